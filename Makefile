@@ -1,0 +1,51 @@
+# The front door. `make` alone lists what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help run test asan tsan format format-check lint bench install program
+
+PREFIX ?= /usr/local
+
+help: ## list these targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+
+run: program ## install what is missing, build, run the example in a sandbox
+	@scripts/run_example
+
+program: ## build/release/casemate
+	@scripts/bootstrap run
+	@scripts/build release --target casemate_program
+
+test: ## install what is missing, build, run every test this machine can run
+	@scripts/bootstrap test
+	@scripts/build release --with-tests
+	@scripts/run_tests build/release
+
+asan: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@scripts/bootstrap test
+	@scripts/build asan --with-tests
+	@scripts/run_tests build/asan
+
+tsan: ## the same tests under ThreadSanitizer
+	@scripts/bootstrap test
+	@scripts/build tsan --with-tests
+	@scripts/run_tests build/tsan
+
+format: ## rewrite the sources in the project's format
+	@scripts/bootstrap test
+	@scripts/sources | xargs -r clang-format-19 -i
+
+format-check: ## fail if a source is not in the project's format
+	@scripts/bootstrap test
+	@scripts/sources | xargs -r clang-format-19 --dry-run -Werror
+
+lint: ## clang-tidy over everything that is compiled
+	@scripts/bootstrap test
+	@scripts/lint
+
+bench: program ## measure this build beside other sandboxes
+	@scripts/bootstrap engines
+	@bench/run
+
+install: program ## install the program under PREFIX (/usr/local)
+	cmake --install build/release --prefix $(PREFIX)

@@ -22,6 +22,7 @@ function(casemate_import_archive name)
         IMPORTED_LOCATION "${CASEMATE_${name}_ARCHIVE}")
 endfunction()
 
+casemate_import_archive(crypto)
 casemate_import_archive(seccomp)
 casemate_import_archive(utf8proc)
 set_target_properties(utf8proc::utf8proc PROPERTIES INTERFACE_COMPILE_DEFINITIONS UTF8PROC_STATIC)

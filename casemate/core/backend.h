@@ -1,0 +1,81 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "casemate/core/control.h"
+#include "casemate/core/declarations.h"
+#include "casemate/core/sandbox.h"
+#include "casemate/core/spec.h"
+
+namespace casemate {
+
+// Whether a backend can work here, and if not, why and what would mend it.
+struct BackendProbe {
+  bool available = true;
+  // Empty when available.
+  std::string reason;
+  // The engine found, for a person ("linux 6.1, cgroup v2").
+  std::string engine;
+};
+
+// One sandbox in a listing.
+struct SandboxRecord {
+  std::string id;
+  std::string backend;
+  Isolation isolation = Isolation::process;
+  SandboxKey key;
+  std::string kind;
+  std::chrono::seconds age{0};
+  std::chrono::seconds idle{0};
+  std::uint64_t processes = 0;
+  std::uint64_t memory_bytes = 0;
+};
+
+// A provider of sandboxes. Everything above asks the router, which asks this.
+//
+// All methods may be called from several threads and, for a backend whose sandboxes outlive one
+// process, at the same time from several processes. State is the provider's: what another process
+// made is found, adopted and disposed here too.
+class SandboxBackend {
+ public:
+  virtual ~SandboxBackend() = default;
+
+  // What it claims now. Cheap: no process is started and nothing is waited for.
+  virtual BackendDeclarations declarations() const = 0;
+
+  // Get-or-create for `(key, spec.kind)`. A live sandbox with the spec's fingerprint is adopted;
+  // an idle one with another is replaced; a busy one with another is `SandboxBusy`. A creator that
+  // loses a race adopts the winner's. Throws `SandboxUnavailable` (with the provider's reason),
+  // `SandboxTimeout`, `SandboxCancelled`, `SandboxImageNotSupported`, `SandboxImageInvalid`,
+  // `SandboxLimitNotEnforceable`, `InvalidArgument` for an empty key part; then nothing is left.
+  virtual std::shared_ptr<Sandbox> acquire(const SandboxKey& key, const SandboxSpec& spec,
+                                           const CallControl& control) = 0;
+
+  // Ends every sandbox under the key, of every kind, busy or not. Never throws; failures are
+  // logged. Returns how many ended.
+  virtual int dispose(const SandboxKey& key) noexcept = 0;
+
+  // Ends every sandbox of the conversation, whoever made it. Never throws. Returns how many.
+  virtual int dispose_scope(std::string_view scope, std::string_view thread_id) noexcept = 0;
+
+  // -- Administration, with working defaults -----------------------------------------------------
+
+  // Tries whether it can work here. May start something small and take a moment.
+  virtual BackendProbe probe();
+  // Every sandbox this user has here. Default: none.
+  virtual std::vector<SandboxRecord> list();
+  // The live sandbox of that key and kind, never created. Default and when absent:
+  // `NoSuchSandbox`.
+  virtual std::shared_ptr<Sandbox> attach(const SandboxKey& key, std::string_view kind,
+                                          const CallControl& control);
+  // Ends one by id; false when there is none. Never throws. Default: false.
+  virtual bool dispose_id(std::string_view id) noexcept;
+};
+
+}  // namespace casemate

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace casemate {
+
+// One entry of an egress allowlist: an exact name, `*.suffix` (one or more labels below the
+// suffix, never the suffix itself), or an IP literal, each optionally with a port.
+//
+// Only `parse` makes one, so an invalid entry cannot exist. The value is canonical: lower case, no
+// trailing dot, IPv6 compressed. It decides nothing by itself; whether a public suffix was meant
+// is checked where egress is decided.
+class HostPattern {
+ public:
+  enum class Form : std::uint8_t { name, suffix, address };
+
+  // Accepts `host`, `*.suffix`, `192.0.2.7`, `[2001:db8::7]`, each with an optional `:port`
+  // (1..65535). Throws `InvalidArgument` that names the entry and the rule: blank, white space or
+  // comma, scheme or path, an empty or over-long label (63) or name (253), characters outside
+  // letters, digits and inner hyphens, `*` elsewhere than as the whole first label, a suffix of
+  // one label (`*.com`), a malformed or ranged address.
+  static HostPattern parse(std::string_view entry);
+
+  Form form() const noexcept { return form_; }
+  // The name, the suffix without `*.`, or the address, canonical.
+  const std::string& host() const noexcept { return host_; }
+  // Absent means ports 80 and 443.
+  std::optional<std::uint16_t> port() const noexcept { return port_; }
+  // The canonical entry; `parse(p.text()) == p`.
+  std::string text() const;
+
+  friend bool operator==(const HostPattern&, const HostPattern&) = default;
+
+ private:
+  HostPattern(Form form, std::string host, std::optional<std::uint16_t> port);
+
+  Form form_;
+  std::string host_;
+  std::optional<std::uint16_t> port_;
+};
+
+}  // namespace casemate

@@ -1,0 +1,180 @@
+#pragma once
+
+// The seam: what a place that can run guest code looks like to everything above it.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "casemate/core/control.h"
+#include "casemate/core/exec.h"
+#include "casemate/core/sandbox_entry.h"
+#include "casemate/core/vocabulary.h"
+
+namespace casemate {
+
+enum class Recursive : std::uint8_t { no, yes };
+
+// File operations on a guest, each confined to `working_directory` (an absolute guest path).
+//
+// `path` is relative to it, or absolute inside it. Every method:
+//  - throws `SandboxPathRefused` for a path outside, through a link, or with a backslash;
+//  - throws `SandboxFileError` with ENOTDIR when a parent is no directory and no link, and with
+//    the guest's errno when the operation failed;
+//  - throws `SandboxTimeout`, `SandboxCancelled` by `control`, `SandboxUnavailable` when the
+//    provider failed, `SandboxCapabilityNotSupported` when the backend does not declare it.
+// May be called from several threads. Check and use are one act inside the guest: a guest program
+// that swaps entries gets a refusal or its own file, never the host's. Nothing here is atomic with
+// respect to a running guest program.
+class GuestFiles {
+ public:
+  virtual ~GuestFiles() = default;
+
+  // Writes a regular file (0644) with exactly `content`, replacing one that is there; parents are
+  // created. Throws `SandboxPathRefused` also when the path is the working directory itself or its
+  // last component is a link.
+  virtual void write_file(std::string_view path, std::span<const char> content,
+                          std::string_view working_directory, const CallControl& control) = 0;
+
+  // The entry, its last component not followed; absent when missing. Parents are still walked.
+  virtual std::optional<SandboxEntry> stat_file(std::string_view path,
+                                                std::string_view working_directory,
+                                                const CallControl& control) = 0;
+
+  // The bytes of a regular file of at most `max_bytes`. A larger one (also one that grows while it
+  // is read) is `SandboxTransferCapExceeded`, never a part of it; a link is `SandboxFileError`
+  // with ELOOP, a missing file ENOENT, a directory EISDIR, anything else EINVAL.
+  virtual std::string read_file(std::string_view path, std::string_view working_directory,
+                                std::uint64_t max_bytes, const CallControl& control) = 0;
+
+  // Removes a file, a link (itself, never what it points to) or, with `recursive`, a tree. A
+  // missing path is success. A directory without `recursive`, even an empty one, is
+  // `SandboxFileError` with EISDIR; the working directory itself is `SandboxPathRefused`.
+  virtual void remove(std::string_view path, std::string_view working_directory,
+                      Recursive recursive, const CallControl& control) = 0;
+
+  // The entries of one directory, sorted by name, links named as links; the directory itself may
+  // not be a link. At most 100,000 entries; more is `SandboxTransferCapExceeded`.
+  virtual std::vector<SandboxEntry> list_dir(std::string_view path,
+                                             std::string_view working_directory,
+                                             const CallControl& control) = 0;
+};
+
+// A program that was started in a call.
+//
+// Destroying a running process ends it and everything it started; the destructor does not throw
+// and waits a bounded time. Output is pumped inside `wait` and `write_stdin`, on the calling
+// thread: a program that prints while nobody is in either blocks on its pipe. One thread at a
+// time may be in `wait` or `write_stdin`; `signal` may be called from any.
+class Process {
+ public:
+  virtual ~Process() = default;
+
+  // Pumps output until the program and all it started have ended, and returns the result; a second
+  // call returns the same value. `control.stop` gives outcome `cancelled`; past `control.deadline`
+  // the provider counts as silent: `SandboxTimeout`, and the process is ended. Throws
+  // `SandboxUnavailable` when the provider's stream ended without an exit status. An exception
+  // from `on_output` ends the process and is rethrown.
+  virtual ExecResult wait(const CallControl& control) = 0;
+
+  // Writes all of `bytes` to standard input (`StdinMode::piped`), pumping output meanwhile.
+  // Returns quietly when the program closed its input. Throws like `wait`.
+  virtual void write_stdin(std::span<const char> bytes, const CallControl& control) = 0;
+  // End of input. Idempotent.
+  virtual void close_stdin() = 0;
+
+  // Sends a signal (1..64) to the program itself. Quiet when it has ended.
+  virtual void signal(int number) = 0;
+};
+
+// What a call is opened with.
+struct CallProfile {
+  // 12 hex digits that name the call's directory; empty means fresh random ones.
+  std::string id;
+};
+
+// A scope of its own: one directory, its files, its processes. Nothing of it is seen by another
+// call of the same sandbox, and nothing of it exists once `close` said so.
+class Call : public GuestFiles {
+ public:
+  // Closes without a report. Never throws.
+  ~Call() override = default;
+
+  virtual const std::string& id() const = 0;
+  // `<work_dir>/<id>`: the call's own directory, absolute. `<directory>/work` exists, is empty at
+  // first, writable by the program, and its programs' current directory.
+  virtual const std::string& directory() const = 0;
+
+  // Starts a program. Returns once the guest said that it begins; before that an end may be
+  // retried, after it never is. A program that cannot be executed is `SandboxFileError` with the
+  // guest's errno (ENOENT: not found, EACCES: not executable); a bad directory is
+  // `SandboxPathRefused` or `SandboxFileError`. Several may run at once.
+  virtual std::unique_ptr<Process> start(const ExecRequest& request,
+                                         const CallControl& control) = 0;
+
+  // Ends every process of the call, removes its directory and says whether that is *known*. False
+  // means the sandbox must be disposed. Idempotent; never throws.
+  virtual bool close() noexcept = 0;
+
+  // `start` and `wait`.
+  ExecResult exec(const ExecRequest& request, const CallControl& control);
+};
+
+// What a sandbox is, for results and listings.
+struct SandboxInfo {
+  std::string id;
+  std::string backend;
+  Isolation isolation = Isolation::process;
+  // It was already there, made by an earlier acquire.
+  bool reused = false;
+  std::string image;
+  Egress egress = Egress::closed;
+  std::string work_dir;
+  // Default bounds that this backend cannot hold here.
+  std::set<Limit> limits_not_held;
+};
+
+// A live sandbox. May be used from several threads; calls run concurrently, each in its own scope.
+// The handle holds the process's lease on it: destroying the last handle of a process gives the
+// lease back, and the sandbox ends when the last lease of all processes is gone (unless the spec's
+// `keep_idle` lets it wait). A handle whose sandbox died throws `SandboxUnavailable`; acquire
+// again to get a fresh one.
+class Sandbox : public GuestFiles {
+ public:
+  ~Sandbox() override = default;
+
+  virtual SandboxInfo info() const = 0;
+
+  // Opens a scope. Throws `SandboxUnavailable`, `SandboxTimeout`, `SandboxCancelled`,
+  // `InvalidArgument` for an id that is not 12 hex digits.
+  virtual std::unique_ptr<Call> open_call(const CallProfile& profile,
+                                          const CallControl& control) = 0;
+
+  // Runs code in a runtime without processes. `timeout` counts from the call, queueing included.
+  // Default: `SandboxCapabilityNotSupported`.
+  virtual ExecResult run_code(std::string_view code,
+                              std::optional<std::chrono::nanoseconds> timeout,
+                              const CallControl& control);
+
+  // The methods of a call that lasts one request: opened, used, closed. File operations see what
+  // the sandbox keeps (`work_dir` and the home directory), never another call's directory.
+  ExecResult exec(const ExecRequest& request, const CallControl& control);
+  void write_file(std::string_view path, std::span<const char> content,
+                  std::string_view working_directory, const CallControl& control) override;
+  std::optional<SandboxEntry> stat_file(std::string_view path, std::string_view working_directory,
+                                        const CallControl& control) override;
+  std::string read_file(std::string_view path, std::string_view working_directory,
+                        std::uint64_t max_bytes, const CallControl& control) override;
+  void remove(std::string_view path, std::string_view working_directory, Recursive recursive,
+              const CallControl& control) override;
+  std::vector<SandboxEntry> list_dir(std::string_view path, std::string_view working_directory,
+                                     const CallControl& control) override;
+};
+
+}  // namespace casemate

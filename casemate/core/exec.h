@@ -33,8 +33,9 @@ enum class OutputStream : std::uint8_t { out, err };
 // An exception ends the run (the program is killed) and reaches the caller of `wait`.
 using OutputCallback = std::function<void(OutputStream, std::span<const char>)>;
 
-// Whether the program's standard input is empty or written by the host.
-enum class StdinMode : std::uint8_t { empty, piped };
+// Whether the program's standard input is empty, written by the host with `Process::write_stdin`,
+// or copied from a descriptor of the host's inside `Process::wait`.
+enum class StdinMode : std::uint8_t { empty, piped, forwarded };
 
 // Bytes of one stream kept by default.
 inline constexpr std::uint64_t kDefaultCaptureBytes = 256 * 1024;
@@ -48,6 +49,11 @@ struct ExecRequest {
   // an entry here wins. Nothing of the host's is inherited.
   std::map<std::string, std::string> environment;
   StdinMode stdin_mode = StdinMode::empty;
+  // For `StdinMode::forwarded`: `wait` polls it beside the program's output and passes on what
+  // comes, as fast as the program takes it; its end is the program's end of input, and the
+  // program's end does not wait for it. Any readable descriptor; never closed, flags unchanged.
+  // Must stay open until `wait` returned.
+  int stdin_descriptor = -1;
   // From the program's start; absent is no bound. SIGKILL at once to all it started.
   std::optional<std::chrono::nanoseconds> timeout;
   // At most so many bytes of each stream are kept: the head and the tail of it.

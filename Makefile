@@ -41,6 +41,7 @@ format-check: ## fail if a source is not in the project's format
 
 lint: ## clang-tidy over everything that is compiled
 	@scripts/bootstrap test
+	@scripts/build debug --target casemate_fmt
 	@scripts/lint
 
 bench: program ## measure this build beside other sandboxes

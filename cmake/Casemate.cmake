@@ -24,8 +24,15 @@ check_cxx_compiler_flag(-fcf-protection CASEMATE_HAVE_CF_PROTECTION)  # x86 only
 
 set(CASEMATE_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize= (see CMakePresets.json)")
 
+# What code that includes our headers needs, in this tree and installed.
+add_library(casemate_headers INTERFACE)
+target_compile_features(casemate_headers INTERFACE cxx_std_20)
+target_include_directories(casemate_headers INTERFACE
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:include>")
+
+# How our own code is compiled; never forced upon others.
 add_library(casemate_options INTERFACE)
-target_include_directories(casemate_options INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>")
+target_link_libraries(casemate_options INTERFACE casemate_headers)
 target_compile_options(casemate_options INTERFACE
     -Wall -Wextra -Wshadow -Wconversion -Werror
     -fstack-protector-strong -fstack-clash-protection
@@ -49,7 +56,7 @@ endif()
 function(casemate_plain_names out)
     set(names "")
     foreach(dep IN LISTS ARGN)
-        if(dep MATCHES "^casemate_" AND NOT dep MATCHES "^casemate_(options|fmt)$")
+        if(dep MATCHES "^casemate_" AND NOT dep STREQUAL "casemate_fmt")
             string(APPEND dep "_plain")
         endif()
         list(APPEND names "${dep}")
@@ -68,15 +75,16 @@ function(casemate_module name)
     endif()
     add_library(casemate_${name} STATIC ${arg_SOURCES})
     target_link_libraries(casemate_${name}
-        PUBLIC casemate_options ${arg_PUBLIC}
-        PRIVATE casemate_sanitizers ${arg_PRIVATE})
+        PUBLIC casemate_headers ${arg_PUBLIC}
+        PRIVATE "$<BUILD_INTERFACE:casemate_options>" "$<BUILD_INTERFACE:casemate_sanitizers>"
+                ${arg_PRIVATE})
     set_property(GLOBAL APPEND PROPERTY CASEMATE_MODULES casemate_${name})
     if(CASEMATE_SANITIZE)
         add_library(casemate_${name}_plain STATIC EXCLUDE_FROM_ALL ${arg_SOURCES})
         casemate_plain_names(public ${arg_PUBLIC})
         casemate_plain_names(private ${arg_PRIVATE})
         target_link_libraries(casemate_${name}_plain
-            PUBLIC casemate_options ${public} PRIVATE ${private})
+            PUBLIC casemate_headers ${public} PRIVATE casemate_options ${private})
     else()
         add_library(casemate_${name}_plain ALIAS casemate_${name})
     endif()
@@ -88,6 +96,7 @@ function(casemate_library)
     add_library(casemate_all INTERFACE)
     target_link_libraries(casemate_all INTERFACE ${modules})
     set_target_properties(casemate_all PROPERTIES EXPORT_NAME casemate)
+    set_property(GLOBAL APPEND PROPERTY CASEMATE_MODULES casemate_all)
     add_library(casemate::casemate ALIAS casemate_all)
 endfunction()
 

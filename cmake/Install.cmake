@@ -1,5 +1,25 @@
-# `make install`: the program. PREFIX as CMAKE_INSTALL_PREFIX.
+# `make install`: the program, the headers as they are in the tree, the archives, and a package for
+# find_package(casemate), which gives casemate::casemate.
 include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
 if(TARGET casemate_program)
     install(TARGETS casemate_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
+
+get_property(modules GLOBAL PROPERTY CASEMATE_MODULES)
+install(TARGETS casemate_headers casemate_fmt ${modules} EXPORT casemate
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/casemate"
+    DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT library
+    FILES_MATCHING PATTERN "*.h" PATTERN "agent" EXCLUDE)
+
+set(package "${CMAKE_INSTALL_LIBDIR}/cmake/casemate")
+install(EXPORT casemate NAMESPACE casemate:: DESTINATION "${package}" COMPONENT library)
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/casemateConfigVersion.cmake"
+    COMPATIBILITY SameMinorVersion)
+install(FILES
+    "${PROJECT_SOURCE_DIR}/cmake/casemateConfig.cmake"
+    "${PROJECT_SOURCE_DIR}/cmake/ThirdParty.cmake"
+    "${CMAKE_BINARY_DIR}/casemateConfigVersion.cmake"
+    DESTINATION "${package}" COMPONENT library)

@@ -1,0 +1,26 @@
+# Third-party libraries that users of the installed library link too. All are Debian 12 packages;
+# archives are linked statically, glibc dynamically: a program starts in a quarter of the time of one
+# that loads them all.
+
+find_package(Threads REQUIRED)
+
+# 1.81 by name: Debian's unversioned Boost is 1.74, and the two cannot be installed together.
+set(Boost_USE_STATIC_LIBS ON)
+find_package(Boost 1.81 EXACT REQUIRED COMPONENTS json)
+
+# Imports NAME::NAME from its static archive. The headers are in the compiler's default path.
+function(casemate_import_archive name)
+    find_library(CASEMATE_${name}_ARCHIVE "lib${name}.a" REQUIRED)
+    mark_as_advanced(CASEMATE_${name}_ARCHIVE)
+    if(TARGET ${name}::${name})
+        return()
+    endif()
+    add_library(${name}::${name} STATIC IMPORTED GLOBAL)
+    set_target_properties(${name}::${name} PROPERTIES
+        IMPORTED_LOCATION "${CASEMATE_${name}_ARCHIVE}")
+endfunction()
+
+casemate_import_archive(crypto)
+casemate_import_archive(seccomp)
+casemate_import_archive(utf8proc)
+set_target_properties(utf8proc::utf8proc PROPERTIES INTERFACE_COMPILE_DEFINITIONS UTF8PROC_STATIC)

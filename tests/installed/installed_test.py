@@ -1,0 +1,68 @@
+"""The installed library serves a project that knows nothing of this tree."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+BUILD = Path(os.environ["CASEMATE_BUILD_DIR"])
+
+PROJECT = """\
+cmake_minimum_required(VERSION 3.25)
+project(host LANGUAGES CXX)
+find_package(casemate 0.1 REQUIRED)
+add_executable(host host.cc)
+target_link_libraries(host PRIVATE casemate::casemate)
+"""
+
+HOST = """\
+#include "casemate/core/errors.h"
+
+#include <iostream>
+
+int main() {
+  try {
+    throw casemate::SandboxBusy("in use");
+  } catch (const casemate::SandboxError& error) {
+    std::cout << error.code() << ": " << error.message() << "\\n";
+  }
+}
+"""
+
+
+def run(*argv):
+    return subprocess.run(argv, check=True, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT).stdout
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.prefix = Path(cls.folder.name) / "prefix"
+        run("cmake", "--install", str(BUILD), "--prefix", str(cls.prefix))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_a_project_finds_and_links_it(self):
+        source = Path(self.folder.name) / "host"
+        source.mkdir()
+        (source / "CMakeLists.txt").write_text(PROJECT)
+        (source / "host.cc").write_text(HOST)
+        build = source / "build"
+        run("cmake", "-G", "Ninja", "-S", str(source), "-B", str(build),
+            f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        run("cmake", "--build", str(build))
+        self.assertEqual(run(str(build / "host")), "SandboxBusy: in use\n")
+
+    def test_nothing_installed_names_the_source_tree(self):
+        tree = str(Path(__file__).resolve().parents[2]).encode()
+        for path in self.prefix.rglob("*.cmake"):
+            self.assertNotIn(tree, path.read_bytes(), path)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,45 @@
+#pragma once
+
+// Unix sockets and the descriptors that travel over them. No call here raises SIGPIPE.
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::sys {
+
+enum class SocketType { stream, seqpacket };
+
+// Two connected, close-on-exec, blocking sockets. Throws `std::system_error`.
+std::pair<UniqueFd, UniqueFd> socket_pair(SocketType type);
+
+// The kernel's own bound is 253 descriptors a message; nothing here needs more than these.
+inline constexpr std::size_t kMaxDescriptorsPerMessage = 16;
+
+enum class Blocking { no, yes };
+
+// Sends at least one byte of `bytes` (all of them on a seqpacket socket), the descriptors with the
+// first one. Returns how many bytes went; 0 only for `Blocking::no` when nothing fits, and then no
+// descriptor was sent either. Throws `std::system_error` (EPIPE and ECONNRESET when the peer is
+// gone), `std::invalid_argument` for no bytes or too many descriptors.
+std::size_t send_message(int socket, std::span<const char> bytes, std::span<const int> descriptors,
+                         Blocking blocking);
+
+struct ReceivedMessage {
+  // 0 with `!would_block`: the peer closed.
+  std::size_t bytes = 0;
+  bool would_block = false;
+  // The sender's message or descriptors did not fit; what did not is lost, what did is here.
+  bool truncated = false;
+  // Close-on-exec from birth.
+  std::vector<UniqueFd> descriptors;
+};
+
+// Receives up to `buffer.size()` bytes and the descriptors that came with them. A reset by the peer
+// reads as closed. Throws `std::system_error`.
+ReceivedMessage receive_message(int socket, std::span<char> buffer, Blocking blocking);
+
+}  // namespace casemate::sys

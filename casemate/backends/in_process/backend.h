@@ -1,0 +1,71 @@
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "casemate/backends/in_process/sandbox.h"
+#include "casemate/core/backend.h"
+#include "casemate/core/declarations.h"
+
+namespace casemate::in_process {
+
+inline constexpr std::string_view kBackendName = "in-process";
+
+// What the fake claims unless told otherwise: rung `process`, which is no boundary and is refused
+// by every floor above it; egress `allowlist` and `closed`; capabilities and limits by default; no
+// OS family; image `host`; every resource bound.
+BackendDeclarations default_declarations();
+
+struct InProcessBackendOptions {
+  BackendDeclarations declarations = default_declarations();
+  // Thrown by `acquire`, which then records nothing.
+  std::exception_ptr acquire_error;
+  // Said by `probe`.
+  BackendProbe probe;
+  // Said by `dispose` and `dispose_scope`.
+  int purge_count = 1;
+};
+
+// Hands out one `InProcessSandbox` for every key and kind, and records what it was asked. Shipped
+// for tests: it can *claim* any rung so that a policy can be tried against it, and provides none.
+// Thread-safe.
+class InProcessSandboxBackend final : public SandboxBackend {
+ public:
+  // Without a sandbox, a new one with default options.
+  explicit InProcessSandboxBackend(std::shared_ptr<InProcessSandbox> sandbox = nullptr,
+                                   InProcessBackendOptions options = {});
+
+  BackendDeclarations declarations() const override;
+  std::shared_ptr<Sandbox> acquire(const SandboxKey& key, const SandboxSpec& spec,
+                                   const CallControl& control) override;
+  int dispose(const SandboxKey& key) noexcept override;
+  int dispose_scope(std::string_view scope, std::string_view thread_id) noexcept override;
+  BackendProbe probe() override;
+
+  const std::shared_ptr<InProcessSandbox>& sandbox() const noexcept { return sandbox_; }
+
+  // In the order of the calls.
+  std::vector<SandboxKey> keys() const;
+  std::vector<SandboxSpec> specs() const;
+  std::vector<SandboxKey> disposed() const;
+  // Scope and thread.
+  std::vector<std::pair<std::string, std::string>> purged() const;
+  int probes() const;
+
+ private:
+  const std::shared_ptr<InProcessSandbox> sandbox_;
+  const InProcessBackendOptions options_;
+  mutable std::mutex mutex_;
+  std::vector<SandboxKey> keys_;
+  std::vector<SandboxSpec> specs_;
+  std::vector<SandboxKey> disposed_;
+  std::vector<std::pair<std::string, std::string>> purged_;
+  int probes_ = 0;
+};
+
+}  // namespace casemate::in_process

@@ -32,17 +32,23 @@ class Utf8Decoder {
 // most; on invalid bytes returns `at`).
 std::size_t character_boundary_before(std::string_view bytes, std::size_t at);
 
-// Calls for each code point; input must be valid.
+// Length of the well-begun but unfinished character at the end of `bytes`, 0 to 3.
+std::size_t incomplete_suffix_length(std::string_view bytes);
+
+// Code points of valid UTF-8. What is invalid becomes U+FFFD, as in `replace_invalid_utf8`.
 std::u32string decode_utf8(std::string_view valid);
+// One code point. A surrogate or a value above U+10FFFF becomes U+FFFD.
 std::string encode_utf8(char32_t code_point);
 
-// Unicode NFC, and lower case by simple folding independent of the locale; input must be valid.
+// Unicode NFC. Input must be valid; throws `std::invalid_argument` otherwise.
 std::string normalise_nfc(std::string_view valid);
+// Lower case by Unicode's unconditional mappings, the same under every locale (so no final sigma,
+// and sharp s is not "ss"). Input must be valid; throws `std::invalid_argument` otherwise.
 std::string lower_case(std::string_view valid);
 
-// Text safe for one line on a terminal: control characters (C0, DEL, C1), bidirectional and
-// zero-width controls and line separators as \n, \t, \xNN or \u{NNNN}; invalid bytes as \xNN;
-// a backslash doubled. At most `max_bytes` of result, then "...".
+// Text safe for one line on a terminal: control characters (C0, DEL, C1), invisible formatting
+// (bidirectional and zero-width controls, tags) and line separators as \n, \t, \xNN or \u{NNNN};
+// invalid bytes as \xNN; a backslash doubled. At most `max_bytes` of result, then "...".
 std::string escape_for_display(std::string_view bytes, std::size_t max_bytes = 400);
 
 }  // namespace casemate

@@ -1,0 +1,13 @@
+# Loaded by the interpreter's own start-up because PYTHONPATH names this directory, before any file
+# of the program's is on the import path. Only then does the current directory join it, so that
+# shared modules import and a shared json.py or encodings/ cannot reach into start-up. Imports
+# nothing that is not loaded already: every program waits for this. Runs nobody else's
+# sitecustomize: the image's would be one more thing that start-up depends on.
+import os
+import sys
+
+try:
+    sys.path.insert(0, os.getcwd())
+except OSError:
+    pass  # the directory is gone: the program starts, and imports what it can
+del os, sys

@@ -1,0 +1,27 @@
+#pragma once
+
+// From a refusal to the sentence a model reads. One table; nobody else words one.
+
+#include <exception>
+#include <string>
+
+#include "casemate/core/errors.h"
+
+namespace casemate {
+
+// An `InvalidArgument` whose message was written for a model: it names only what the model itself
+// said or may know, never a name that was refused for traversal, a host path or provider text.
+class ModelFacingRefusal : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+};
+
+// What a model is told, starting with "Error: ". The text of `ModelFacingRefusal` and of the output
+// family is its own; every other refusal has a fixed sentence by its code, and an unknown one, or
+// any other exception, that of an unavailable sandbox. Valid UTF-8.
+std::string sentence_for_model(const std::exception& failure);
+
+// What an operator's log is told: code, message and hint on one line, escaped.
+std::string line_for_log(const std::exception& failure);
+
+}  // namespace casemate

@@ -63,15 +63,26 @@ struct Resources {
   friend bool operator==(const Resources&, const Resources&) = default;
 };
 
-// Below these nothing can work (surface section 5). At the value passes, one less is refused.
+// Below these nothing can work (surface section 5 for the first three; an interpreter and its
+// modules for the others). At the value passes, one less is refused.
 inline constexpr std::uint64_t kMinMemoryBytes = 16 * kMiB;
 inline constexpr std::uint64_t kMinDiskBytes = 1 * kMiB;
 inline constexpr std::uint64_t kMinPids = 4;
+inline constexpr std::uint64_t kMinDiskInodes = 32;
+inline constexpr std::uint64_t kMinOpenFiles = 16;
+// Above these the kernel refuses the number or it is no bound: a signed sum of memory and disk,
+// Linux's PID_MAX_LIMIT, its default fs.nr_open, more processors than it supports (8,192).
+inline constexpr std::uint64_t kMaxBytes = 1024 * 1024 * 1024 * kGiB;
+inline constexpr std::uint64_t kMaxPids = 4 * 1024 * 1024;
+inline constexpr std::uint64_t kMaxOpenFiles = 1024 * 1024;
+inline constexpr std::uint64_t kMaxCpuMillis = 8192 * 1000;
+inline constexpr std::uint64_t kMaxCpuSeconds = std::uint64_t{1} << 32;
+inline constexpr std::uint64_t kMaxDiskInodes = std::uint64_t{1} << 32;
 // The longest program timeout, in seconds.
 inline constexpr std::uint64_t kMaxTimeoutSeconds = 7 * 24 * 3600;
 
-// Throws `InvalidArgument` naming the field, the value and the range when a bound is below what
-// can work, or zero.
+// Throws `InvalidArgument` naming the field, the value and the range when a bound is outside what
+// can work.
 void check_resources(const Resources& resources);
 
 // Counts files and bytes against caps. A tally is a value; copying starts an independent count.

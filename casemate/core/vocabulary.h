@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,7 +74,7 @@ enum class ImageForm : std::uint8_t { host, dir, oci, docker_archive, registry }
 // How host-tool calls travel, where a backend can carry them.
 enum class HostToolTransport : std::uint8_t { none, channel, files };
 
-// Each returns the wire spelling, a string literal.
+// Each returns the wire spelling, a string literal; "unknown" for a value cast from outside.
 std::string_view to_string(Isolation value);
 std::string_view to_string(Egress value);
 std::string_view to_string(Capability value);
@@ -112,8 +113,13 @@ const std::vector<std::string_view>& isolation_ladder();
 // never ranked.
 bool is_known(Isolation value);
 
-// True when `declared` is at least as strong as `floor`. Both must be known rungs.
+// True when both are known rungs and `declared` is at least as strong as `floor`.
 bool meets_floor(Isolation declared, Isolation floor);
+
+// The spelling of `valid` that `text` was probably meant to be, for "did you mean"; absent when
+// none is near. Letter case and '-' for '_' do not count. The result points into `valid`.
+std::optional<std::string_view> nearest_spelling(std::string_view text,
+                                                 std::span<const std::string_view> valid);
 
 using CapabilitySet = std::set<Capability>;
 

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+
+namespace casemate::guest {
+
+// What differs between the places that the guest program can live in: how a call and an exec get a
+// scope of their own, and how a program loses its rights. Everything else of the guest (frames,
+// processes, files) is the same everywhere and lies above this.
+//
+// The process that runs `serve_call` is single-threaded and so is every process cloned from it;
+// each method says in which of them it is called. Methods that fail throw `std::system_error`
+// unless they say otherwise.
+class Place {
+ public:
+  virtual ~Place() = default;
+
+  // Absolute path of the directory under which calls get theirs ("/workspace").
+  virtual const std::string& work_dir() const = 0;
+
+  // -- In the call process -----------------------------------------------------------------------
+
+  // Makes the call's scope around the calling process: `<work_dir>/<id>/work` (empty, writable by
+  // the program, the directory above it too), and where the place can a /tmp, /dev/shm and IPC of
+  // its own. `id` is 12 hex digits and unused; EEXIST otherwise. Called once, before any clone.
+  virtual void open_call_scope(std::string_view id) = 0;
+
+  // Removes what `open_call_scope` made. Called after every process of the call was reaped. Returns
+  // whether that is *known* to be complete. Must hold against any tree a program can leave.
+  virtual bool close_call_scope(std::string_view id) noexcept = 0;
+
+  // Like fork: 0 in the child, which is to be an exec-init (pid 1 of a pid namespace of its own
+  // where the place has such). The child's death must be reported to the caller as SIGCHLD.
+  virtual pid_t clone_exec_init() = 0;
+
+  // After an exec-init or a file server was killed and reaped: ends what it may have left behind.
+  // With a pid namespace there is nothing to do, the kernel did. Returns whether that is known.
+  virtual bool end_leftovers() noexcept = 0;
+
+  // -- In the exec-init --------------------------------------------------------------------------
+
+  // First thing in the child of `clone_exec_init`: its own mounts, a fresh /proc.
+  virtual void enter_exec_scope() = 0;
+
+  // Sends SIGKILL to every process of the exec but the caller. May have to be repeated while the
+  // caller still has children; needs no wait in between.
+  virtual void kill_exec_scope() noexcept = 0;
+
+  // Whether the storage that programs share has no room left, so that "disk" can be named as the
+  // limit that bit. Never throws; false where it cannot be told.
+  virtual bool disk_full() const noexcept = 0;
+
+  // -- In the child that becomes a program or a file server
+  // ----------------------------------------
+
+  // Becomes the program's user for good: ids, groups, every capability set and the bounding set
+  // empty. Async-signal-safe. Returns 0 or an errno.
+  virtual int become_user() noexcept = 0;
+
+  // The last thing before execve of a program (never in a file server), after `become_user`:
+  // resource limits, no_new_privs, the system call filter. What it installs must leave execve,
+  // write, close and _exit working. Async-signal-safe. Returns 0 or an errno.
+  virtual int confine_program() noexcept = 0;
+};
+
+}  // namespace casemate::guest

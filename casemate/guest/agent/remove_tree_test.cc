@@ -1,0 +1,98 @@
+#include "casemate/guest/agent/remove_tree.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::guest {
+namespace {
+
+class RemoveTree : public testing::Test {
+ protected:
+  RemoveTree() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "casemate-XXXXXX").string();
+    root_ = mkdtemp(pattern.data());
+    fd_.reset(open(root_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
+  ~RemoveTree() override {
+    remove_tree(fd_.get(), "tree");
+    std::filesystem::remove_all(root_);
+  }
+  void file(const std::string& path) { std::ofstream(root_ / path) << "x"; }
+  bool exists(const std::string& path) {
+    return std::filesystem::symlink_status(root_ / path).type() !=
+           std::filesystem::file_type::not_found;
+  }
+
+  std::filesystem::path root_;
+  sys::UniqueFd fd_;
+};
+
+TEST_F(RemoveTree, RemovesATreeAndNothingBesideIt) {
+  std::filesystem::create_directories(root_ / "tree/a/b/c");
+  std::filesystem::create_directories(root_ / "tree/d");
+  file("tree/a/b/one");
+  file("tree/d/two");
+  file("beside");
+  EXPECT_EQ(remove_tree(fd_.get(), "tree"), 0);
+  EXPECT_FALSE(exists("tree"));
+  EXPECT_TRUE(exists("beside"));
+}
+
+TEST_F(RemoveTree, AMissingNameIsSuccess) { EXPECT_EQ(remove_tree(fd_.get(), "tree"), 0); }
+
+TEST_F(RemoveTree, LinksAreRemovedNeverFollowed) {
+  std::filesystem::create_directories(root_ / "outside");
+  file("outside/kept");
+  std::filesystem::create_directories(root_ / "tree/in");
+  std::filesystem::create_directory_symlink(root_ / "outside", root_ / "tree/in/link");
+  std::filesystem::create_directory_symlink(root_ / "outside", root_ / "top");
+  EXPECT_EQ(remove_tree(fd_.get(), "tree"), 0);
+  EXPECT_EQ(remove_tree(fd_.get(), "top"), 0);
+  EXPECT_TRUE(exists("outside/kept"));
+  EXPECT_FALSE(exists("top"));
+}
+
+TEST_F(RemoveTree, OddEntriesGoToo) {
+  std::filesystem::create_directories(root_ / "tree");
+  ASSERT_EQ(mkfifo((root_ / "tree/fifo").c_str(), 0600), 0);
+  file("tree/\xff\n*");
+  std::filesystem::create_symlink("nowhere", root_ / "tree/dangling");
+  EXPECT_EQ(remove_tree(fd_.get(), "tree"), 0);
+  EXPECT_FALSE(exists("tree"));
+}
+
+// PATH_MAX is 4096: names of 200 bytes pass it after 20 levels.
+TEST_F(RemoveTree, DepthBeyondAnyPathIsNoObstacle) {
+  constexpr int kDepth = 4'000;
+  const std::string name(200, 'd');
+  ASSERT_EQ(mkdirat(fd_.get(), "tree", 0700), 0);
+  sys::UniqueFd at(openat(fd_.get(), "tree", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (int level = 0; level < kDepth; ++level) {
+    ASSERT_EQ(mkdirat(at.get(), name.c_str(), 0700), 0);
+    at.reset(openat(at.get(), name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_TRUE(at);
+  }
+  at.reset();
+  EXPECT_EQ(remove_tree(fd_.get(), "tree"), 0);
+  EXPECT_FALSE(exists("tree"));
+}
+
+TEST_F(RemoveTree, WidthIsNoObstacle) {
+  for (int i = 0; i < 3000; ++i) {
+    std::filesystem::create_directories(root_ / "tree" / std::to_string(i));
+    file("tree/" + std::to_string(i) + "/x");
+  }
+  EXPECT_EQ(remove_tree(fd_.get(), "tree"), 0);
+  EXPECT_FALSE(exists("tree"));
+}
+
+}  // namespace
+}  // namespace casemate::guest

@@ -92,9 +92,9 @@ class SandboxRouter {
   //      given: the backend's own)                                `SandboxImageNotSupported`
   //   9. a *stated* resource bound cannot be held                 `SandboxLimitNotEnforceable`
   // Equality passes everywhere. With `first_that_can_serve` 3 to 9 are asked of each backend in
-  // turn, then its `probe` (remembered once it said available). When none is left: the one
-  // backend's own refusal; the refusal that all share; else `NoSandboxBackend`; the message lists
-  // every backend's reason.
+  // turn, then its `probe`, whose yes is remembered until an acquire finds it unavailable. When
+  // none is left: the one backend's own refusal; the refusal that all share; else
+  // `NoSandboxBackend`; the message lists every backend's reason.
   void ensure_can_serve(const SandboxSpec& spec) const;
 
   // `check_key`, then `ensure_can_serve`, then the backend's `acquire`, whose refusals pass
@@ -119,18 +119,6 @@ class SandboxRouter {
  private:
   struct State;
   std::shared_ptr<const State> state_;
-};
-
-// For hosts that end conversations from a cleanup hook.
-class SandboxPurger {
- public:
-  explicit SandboxPurger(SandboxRouter router);
-
-  // `SandboxRouter::dispose_scope`; a count other than 0 is logged.
-  int purge_scoped_thread(std::string_view scope, std::string_view thread_id) const noexcept;
-
- private:
-  SandboxRouter router_;
 };
 
 }  // namespace casemate

@@ -3,6 +3,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,7 +11,9 @@
 
 #include "casemate/backends/in_process/sandbox.h"
 #include "casemate/core/backend.h"
+#include "casemate/core/control.h"
 #include "casemate/core/declarations.h"
+#include "casemate/core/spec.h"
 
 namespace casemate::in_process {
 
@@ -66,6 +69,8 @@ class InProcessSandboxBackend final : public SandboxBackend {
   std::vector<SandboxKey> disposed_;
   std::vector<std::pair<std::string, std::string>> purged_;
   int probes_ = 0;
+  // Key and kind of what was acquired and not disposed since.
+  std::set<std::pair<SandboxKey, std::string>> live_;
 };
 
 }  // namespace casemate::in_process

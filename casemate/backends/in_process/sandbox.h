@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -59,6 +58,12 @@ enum class Operation : std::uint8_t {
   remove,
   list_dir,
 };
+
+// Its name, as in `GuestFiles`.
+std::string_view to_string(Operation operation);
+
+// A result to return from a script: exited, and known to have stopped.
+ExecResult finished(std::string stdout_text = {}, int exit_code = 0, std::string stderr_text = {});
 
 struct InProcessSandboxOptions {
   // Marker and standard output: the first marker found within the command (or the code of

@@ -8,8 +8,6 @@ target_compile_features(casemate_fmt PUBLIC cxx_std_20)
 set_target_properties(casemate_fmt PROPERTIES POSITION_INDEPENDENT_CODE ON)
 add_library(fmt::fmt ALIAS casemate_fmt)
 
-find_package(CLI11 REQUIRED)
-
 # AUTO: tests are built where GoogleTest is installed, so that `make run` needs the short package
 # list only. `make test` says ON and fails without it.
 set(CASEMATE_TESTS AUTO CACHE STRING "Build the tests: ON, OFF, or AUTO (where GoogleTest is)")

@@ -1,0 +1,61 @@
+#include "apps/casemate/check_only.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+
+namespace casemate::app {
+
+namespace {
+
+class StartsNothing final : public SandboxBackend {
+ public:
+  explicit StartsNothing(std::shared_ptr<SandboxBackend> backend) : backend_(std::move(backend)) {}
+
+  BackendDeclarations declarations() const override { return backend_->declarations(); }
+  BackendProbe probe() override { return backend_->probe(); }
+  std::shared_ptr<Sandbox> acquire(const SandboxKey&, const SandboxSpec&,
+                                   const CallControl&) override {
+    throw WouldStart();
+  }
+  int dispose(const SandboxKey&) noexcept override { return 0; }
+  int dispose_scope(std::string_view, std::string_view) noexcept override { return 0; }
+
+ private:
+  std::shared_ptr<SandboxBackend> backend_;
+};
+
+class NoSink final : public OutputSink {
+ public:
+  LandedArtifact deliver(const Artifact&) override {
+    throw std::logic_error("a check has nothing to land");
+  }
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<SandboxBackend>> start_nothing(
+    const std::vector<std::shared_ptr<SandboxBackend>>& backends) {
+  std::vector<std::shared_ptr<SandboxBackend>> wrapped;
+  for (const auto& backend : backends) wrapped.push_back(std::make_shared<StartsNothing>(backend));
+  return wrapped;
+}
+
+std::shared_ptr<OutputSink> sink_for_check(const std::filesystem::path& out_dir) {
+  std::error_code ignored;
+  if (std::filesystem::exists(out_dir, ignored) &&
+      !std::filesystem::is_directory(out_dir, ignored)) {
+    throw InvalidArgument(
+        fmt::format("--out-dir '{}' is no directory", escape_for_display(out_dir.native())),
+        "give a directory, or a name that is free");
+  }
+  return std::make_shared<NoSink>();
+}
+
+}  // namespace casemate::app

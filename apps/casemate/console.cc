@@ -1,0 +1,119 @@
+#include "apps/casemate/console.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+namespace casemate::app {
+
+namespace {
+
+bool is_control(unsigned char byte) {
+  return (byte < 0x20 && byte != '\n' && byte != '\t' && byte != '\r') || byte == 0x7f;
+}
+
+std::string one_line(std::string_view text) {
+  constexpr std::size_t kMaxLine = 4000;
+  std::string line;
+  for (const char c : show_controls(replace_invalid_utf8(text.substr(0, kMaxLine)))) {
+    line += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return line + '\n';
+}
+
+}  // namespace
+
+void prepare_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    // Opened the wrong way round, so that it stays as unusable as it was.
+    const int opened = ::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+    if (opened >= 0 && opened != fd) ::close(opened);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+void write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {
+      // Somebody shares the open file description and made it non-blocking.
+      pollfd entry{.fd = fd, .events = POLLOUT, .revents = 0};
+      ::poll(&entry, 1, -1);
+    } else if (errno == EPIPE || errno == EBADF) {
+      throw OutputClosed();
+    } else if (errno != EINTR) {
+      throw OutputFailed(fmt::format("writing standard {} failed: {}", fd == 1 ? "output" : "error",
+                                     std::strerror(errno)),
+                         "see that it can be written, and run again");
+    }
+  }
+}
+
+GuestStream::GuestStream(int fd) : fd_(fd), terminal_(::isatty(fd) == 1) {}
+
+void GuestStream::write(std::span<const char> bytes) {
+  const std::string_view text(bytes.data(), bytes.size());
+  if (terminal_) {
+    write_all(fd_, show_controls(decoder_.feed(text)));
+  } else {
+    write_all(fd_, text);
+  }
+}
+
+void GuestStream::finish() {
+  if (terminal_) write_all(fd_, show_controls(decoder_.finish()));
+}
+
+std::string show_controls(std::string_view valid_utf8) {
+  std::string shown;
+  shown.reserve(valid_utf8.size());
+  for (std::size_t at = 0; at < valid_utf8.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(valid_utf8[at]);
+    // U+0080 to U+009F, which terminals obey like ESC and a letter, are C2 80 to C2 9F.
+    const bool c1 = byte == 0xc2 && at + 1 < valid_utf8.size() &&
+                    static_cast<unsigned char>(valid_utf8[at + 1]) < 0xa0;
+    if (c1) {
+      shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(valid_utf8[++at]));
+    } else if (is_control(byte)) {
+      shown += '^';
+      shown += static_cast<char>(byte ^ 0x40);
+    } else {
+      shown += static_cast<char>(byte);
+    }
+  }
+  return shown;
+}
+
+void say(std::string_view text) noexcept {
+  try {
+    say_line(fmt::format("casemate: {}", text));
+  } catch (const std::exception&) {
+    // Out of memory: there is nothing to say it with.
+  }
+}
+
+void say_error(std::string_view code, std::string_view message, std::string_view hint) noexcept {
+  try {
+    say(fmt::format("error: {}: {}{}{}", code, message, hint.empty() ? "" : "; ", hint));
+  } catch (const std::exception&) {
+    // As above.
+  }
+}
+
+void say_line(std::string_view text) noexcept {
+  try {
+    write_all(2, one_line(text));
+  } catch (const std::exception&) {
+    // Nobody reads standard error any more; the exit status still tells.
+  }
+}
+
+}  // namespace casemate::app

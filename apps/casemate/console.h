@@ -1,0 +1,65 @@
+#pragma once
+
+// The three standard streams of this process, and what Casemate itself says.
+
+#include <exception>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+
+namespace casemate::app {
+
+// Exit statuses of Casemate's own (surface, section 2).
+inline constexpr int kExitRefused = 125;
+inline constexpr int kExitOutputClosed = 141;  // as a shell shows death by SIGPIPE
+
+// Whoever reads our output has closed it. Not a failure: the run is simply over.
+class OutputClosed : public std::exception {
+ public:
+  const char* what() const noexcept override { return "the output was closed"; }
+};
+
+// Writing our output failed, for example because a disk is full.
+using OutputFailed = Refusal<"OutputFailed">;
+
+// Makes descriptors 0 to 2 open ones, so that nothing opened later becomes a standard stream, and
+// SIGPIPE an error. What was closed stays closed to the eye: reading gives the end, writing fails.
+void prepare_standard_streams();
+
+// Writes everything, whatever the descriptor's flags. Throws `OutputClosed`, `OutputFailed`.
+void write_all(int fd, std::string_view bytes);
+
+// Passes a guest's stream on. To a pipe or file byte for byte; to a terminal as text whose control
+// characters (all but newline, tab and carriage return) are shown instead of obeyed: an escape
+// sequence of the program's could move the cursor over what Casemate said, rename the window or
+// make the terminal type. Colours are lost with them; `| cat` shows the bytes.
+class GuestStream {
+ public:
+  explicit GuestStream(int fd);
+
+  void write(std::span<const char> bytes);
+  // What is left of a cut character. Only a terminal has any.
+  void finish();
+
+ private:
+  int fd_;
+  bool terminal_;
+  Utf8Decoder decoder_;
+};
+
+// Valid UTF-8 with every control character but newline, tab and carriage return in caret or
+// \x notation.
+std::string show_controls(std::string_view valid_utf8);
+
+// `casemate: TEXT` and a newline on standard error, as one line and one write. Never throws: when
+// standard error is gone there is nobody left to tell.
+void say(std::string_view text) noexcept;
+// The same without the name in front, for lines whose whole form is fixed.
+void say_line(std::string_view text) noexcept;
+// `casemate: error: CODE: MESSAGE; HINT`.
+void say_error(std::string_view code, std::string_view message, std::string_view hint) noexcept;
+
+}  // namespace casemate::app

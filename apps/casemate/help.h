@@ -1,0 +1,28 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "apps/casemate/option_parser.h"
+
+namespace casemate::app {
+
+// What help needs to know of a verb.
+struct VerbSpec {
+  std::string_view name;
+  // Behind "casemate ".
+  std::string_view synopsis;
+  std::string_view summary;
+  // A few paragraphs after the options; may be empty.
+  std::string_view notes;
+  std::span<const OptionSpec> options;
+};
+
+// Every option with its default and an example.
+std::string verb_help(const VerbSpec& verb);
+
+// The verbs.
+std::string overview(std::span<const VerbSpec* const> verbs);
+
+}  // namespace casemate::app

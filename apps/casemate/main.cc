@@ -1,0 +1,87 @@
+// The command line: finds the verb, hands it its line, reports what it throws.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <exception>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/casemate/console.h"
+#include "apps/casemate/help.h"
+#include "apps/casemate/option_parser.h"
+#include "apps/casemate/refusal.h"
+#include "apps/casemate/verbs.h"
+#include "apps/casemate/version.h"
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+
+namespace casemate::app {
+
+namespace {
+
+using Words = std::span<const char* const>;
+
+struct Verb {
+  const VerbSpec* spec;
+  int (*run)(const ParsedLine& line);
+};
+
+constexpr std::array kVerbs = {Verb{&kRunVerb, run}, Verb{&kBackendsVerb, backends}};
+
+const Verb& find_verb(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Verb& verb : kVerbs) {
+    if (verb.spec->name == name) return verb;
+    names.push_back(verb.spec->name);
+  }
+  names.insert(names.end(), {"--help", "--version"});
+  throw InvalidArgument(fmt::format("unknown verb '{}'", escape_for_display(name)),
+                        fmt::format("the nearest is {}", nearest(name, names)));
+}
+
+int run_verb(const Verb& verb, Words words) {
+  const ParsedLine line = parse_line(words, verb.spec->options);
+  if (line.has("--help")) {
+    write_all(1, verb_help(*verb.spec));
+    return 0;
+  }
+  return verb.run(line);
+}
+
+int run_line(Words words) {
+  OutputFormat format = OutputFormat::streams;
+  try {
+    const std::string_view first = words.empty() ? "--help" : words[0];
+    if (first == "--help" || first == "-h") {
+      std::vector<const VerbSpec*> specs;
+      for (const Verb& verb : kVerbs) specs.push_back(verb.spec);
+      write_all(1, overview(specs));
+      return 0;
+    }
+    if (first == "--version") {
+      write_all(1, fmt::format("casemate {}\n", kVersion));
+      return 0;
+    }
+    const Verb& verb = find_verb(first);
+    if (asks_for("--json", words.subspan(1), verb.spec->options)) format = OutputFormat::json;
+    return run_verb(verb, words.subspan(1));
+  } catch (const OutputClosed&) {
+    return kExitOutputClosed;
+  } catch (const std::exception& failure) {
+    return report(failure, format);
+  }
+}
+
+}  // namespace
+
+}  // namespace casemate::app
+
+int main(int argc, char** argv) {
+  casemate::app::prepare_standard_streams();
+  // A caller may start a program with no words at all, not even its name.
+  const int skipped = argc > 0 ? 1 : 0;
+  return casemate::app::run_line({argv + skipped, argv + argc});
+}

@@ -1,0 +1,141 @@
+#include "apps/casemate/option_parser.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+
+namespace casemate::app {
+
+namespace {
+
+// Long enough for any real option or value, short enough for the quadratic distance.
+constexpr std::size_t kComparedBytes = 100;
+
+constexpr OptionSpec kHelp = {"--help", "", Repeat::allowed, "", "", ""};
+
+const OptionSpec* find_option(std::string_view name, std::span<const OptionSpec> options) {
+  const auto found = std::ranges::find(options, name, &OptionSpec::name);
+  return found == options.end() ? nullptr : &*found;
+}
+
+[[noreturn]] void refuse_unknown(std::string_view name, std::span<const OptionSpec> options) {
+  std::vector<std::string_view> names = {"--help"};
+  for (const OptionSpec& option : options) names.push_back(option.name);
+  throw InvalidArgument(fmt::format("unknown option '{}'", escape_for_display(name)),
+                        fmt::format("the nearest is {}", nearest(name, names)));
+}
+
+// Optimal string alignment distance.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before;
+  std::vector<std::size_t> above(b.size() + 1);
+  std::iota(above.begin(), above.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::vector<std::size_t> row(b.size() + 1);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = a[i - 1] == b[j - 1] ? 0 : 1;
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + change});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    before = std::exchange(above, std::move(row));
+  }
+  return above.back();
+}
+
+}  // namespace
+
+bool ParsedLine::has(std::string_view option) const { return given_.contains(option); }
+
+const std::vector<std::string>& ParsedLine::values(std::string_view option) const {
+  static const std::vector<std::string> none;
+  const auto found = given_.find(option);
+  return found == given_.end() ? none : found->second;
+}
+
+std::string ParsedLine::value_or(std::string_view option, std::string_view fallback) const {
+  const auto& all = values(option);
+  return all.empty() ? std::string(fallback) : all.back();
+}
+
+ParsedLine parse_line(std::span<const char* const> words, std::span<const OptionSpec> options) {
+  ParsedLine line;
+  for (std::size_t at = 0; at < words.size(); ++at) {
+    const std::string_view word = words[at];
+    if (word == "--") {
+      line.trailing.assign(words.begin() + static_cast<std::ptrdiff_t>(at) + 1, words.end());
+      break;
+    }
+    if (word.size() < 2 || word.front() != '-') {
+      line.operands.emplace_back(word);
+      continue;
+    }
+    std::string_view name = word;
+    std::optional<std::string_view> inline_value;
+    if (const auto equals = word.find('='); word.starts_with("--") && equals != word.npos) {
+      name = word.substr(0, equals);
+      inline_value = word.substr(equals + 1);
+    }
+    const OptionSpec* option = word == "--help" ? &kHelp : find_option(name, options);
+    if (option == nullptr) refuse_unknown(name, options);
+    if (option->value.empty()) {
+      if (inline_value) throw InvalidArgument(fmt::format("{} takes no value", option->name));
+      line.given_[std::string(option->name)];
+      continue;
+    }
+    if (!inline_value) {
+      if (at + 1 == words.size()) {
+        throw InvalidArgument(fmt::format("{} needs a value", option->name),
+                              fmt::format("for example {}", option->example));
+      }
+      inline_value = words[++at];
+    }
+    auto& values = line.given_[std::string(option->name)];
+    if (option->repeat == Repeat::refused && !values.empty()) {
+      throw InvalidArgument(fmt::format("{} is given twice", option->name),
+                            "give it once: neither value is preferred over the other");
+    }
+    values.emplace_back(*inline_value);
+  }
+  return line;
+}
+
+bool asks_for(std::string_view flag, std::span<const char* const> words,
+              std::span<const OptionSpec> options) {
+  for (std::size_t at = 0; at < words.size(); ++at) {
+    const std::string_view word = words[at];
+    if (word == "--") return false;
+    if (word == flag) return true;
+    const OptionSpec* option = find_option(word, options);
+    if (option != nullptr && !option->value.empty()) ++at;
+  }
+  return false;
+}
+
+std::string_view nearest(std::string_view text, std::span<const std::string_view> candidates) {
+  const std::string_view compared = text.substr(0, kComparedBytes);
+  return *std::ranges::min_element(candidates, {}, [compared](std::string_view candidate) {
+    return edit_distance(compared, candidate);
+  });
+}
+
+std::string_view one_of(std::string_view option, std::string_view text,
+                        std::span<const std::string_view> candidates) {
+  const auto found = std::ranges::find(candidates, text);
+  if (found != candidates.end()) return *found;
+  throw InvalidArgument(fmt::format("{} does not know '{}'", option, escape_for_display(text)),
+                        fmt::format("the nearest is {}, of: {}", nearest(text, candidates),
+                                    fmt::join(candidates, ", ")));
+}
+
+}  // namespace casemate::app

@@ -1,0 +1,76 @@
+#pragma once
+
+// The command line taken apart, byte for byte.
+//
+// Our own, because names and program arguments must reach us unchanged and CLI11 2.1 changes them:
+// it reads the next word as the value of `--env=`, splits an argument `[a,b]` behind `--` in two,
+// and cannot tell `PROGRAM a` from `PROGRAM -- a`.
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace casemate::app {
+
+enum class Repeat : bool { refused, allowed };
+
+// One option of a verb: what the parser and the help need to know of it. Tables of these are
+// constants, so that nothing is built before main().
+struct OptionSpec {
+  // With its dashes: "--timeout", "-v".
+  std::string_view name;
+  // What stands for the value in help ("SECONDS"); empty makes it a flag.
+  std::string_view value;
+  // Whether a value may be given more than once. A flag always may.
+  Repeat repeat;
+  // The default as help shows it.
+  std::string_view fallback;
+  std::string_view help;
+  // A use of it, as typed.
+  std::string_view example;
+};
+
+// A command line that fits its table.
+class ParsedLine {
+ public:
+  bool has(std::string_view option) const;
+  // Every value given, in order.
+  const std::vector<std::string>& values(std::string_view option) const;
+  // The value of a single-valued option, or `fallback`.
+  std::string value_or(std::string_view option, std::string_view fallback) const;
+
+  // Words that are no options, before `--`.
+  std::vector<std::string> operands;
+  // Everything behind the first `--` that is no option's value.
+  std::vector<std::string> trailing;
+
+ private:
+  friend ParsedLine parse_line(std::span<const char* const> words,
+                               std::span<const OptionSpec> options);
+  std::map<std::string, std::vector<std::string>, std::less<>> given_;
+};
+
+// Takes `words` (behind the verb) apart. `--name value` and `--name=value` are the same; a value
+// may be empty and may begin with a dash; `-` is an operand; `--help` is a flag of every table.
+// Throws `InvalidArgument`, one line, for an unknown option (naming the nearest one), a missing
+// value, a value for a flag, and a second value where one is allowed.
+ParsedLine parse_line(std::span<const char* const> words, std::span<const OptionSpec> options);
+
+// Whether the flag is among `words` as an option, also when the line does not fit its table: how a
+// refusal of the line itself is to be written.
+bool asks_for(std::string_view flag, std::span<const char* const> words,
+              std::span<const OptionSpec> options);
+
+// The candidate with the fewest edits (a swap of neighbours counts one) from `text`; the first
+// of equals. `candidates` must not be empty.
+std::string_view nearest(std::string_view text, std::span<const std::string_view> candidates);
+
+// `text` when it is one of `candidates`; otherwise throws `InvalidArgument` that names the option,
+// the text, the nearest candidate and all of them.
+std::string_view one_of(std::string_view option, std::string_view text,
+                        std::span<const std::string_view> candidates);
+
+}  // namespace casemate::app

@@ -1,0 +1,36 @@
+#include "apps/casemate/refusal.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+
+#include "apps/casemate/console.h"
+#include "casemate/core/errors.h"
+#include "casemate/kinds/codeact/run_json.h"
+
+namespace casemate::app {
+
+void say_error(const std::exception& failure) noexcept {
+  const auto* refusal = dynamic_cast<const SandboxError*>(&failure);
+  if (refusal == nullptr) {
+    say_error("InternalError", failure.what(), "run again with -v and report what it says");
+  } else {
+    say_error(refusal->code(), refusal->what(), refusal->hint());
+  }
+}
+
+int report(const std::exception& failure, OutputFormat format) {
+  say_error(failure);
+  if (format == OutputFormat::streams) return kExitRefused;
+  try {
+    write_all(1, codeact_failure_json(failure) + '\n');
+  } catch (const OutputClosed&) {
+    return kExitOutputClosed;
+  } catch (const OutputFailed& failed) {
+    say_error(failed);
+  }
+  return kExitRefused;
+}
+
+}  // namespace casemate::app

@@ -1,0 +1,263 @@
+#include "apps/casemate/run_options.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "apps/casemate/values.h"
+#include "apps/casemate/verbs.h"
+#include "casemate/base/digest.h"
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+
+namespace casemate::app {
+
+namespace {
+
+constexpr Repeat kOnce = Repeat::refused;
+constexpr Repeat kMany = Repeat::allowed;
+
+constexpr auto kOptions = std::to_array<OptionSpec>({
+    {"--file", "NAME=PATH|PATH", kMany, "none",
+     "share the host's file PATH under NAME (default: the last part of PATH); the first = splits, "
+     "links of yours are followed, regular files only",
+     "--file sales.csv=/data/2026.csv"},
+    {"--output", "NAME", kMany, "none",
+     "the program will write NAME in its current directory; land it", "--output report.png"},
+    {"--manifest", "", kOnce, "off", "the program lists its outputs in outputs.json",
+     "--manifest --out-dir out"},
+    {"--out-dir", "DIR", kOnce, "none; required with --output and --manifest",
+     "where outputs land; made when it is not there", "--out-dir out"},
+    {"--overwrite", "", kOnce, "refuse", "outputs may replace files", "--overwrite"},
+    {"--timeout", "SECONDS", kOnce, "120",
+     "the program's time, from its start; may be fractional; at most 604800", "--timeout 2.5"},
+    {"--memory", "SIZE", kOnce, "512M", "memory; bytes or with K, M, G; at least 16M",
+     "--memory 1G"},
+    {"--pids", "N", kOnce, "128", "processes and threads at a time; at least 4", "--pids 64"},
+    {"--cpus", "X", kOnce, "1", "processors; may be fractional; at least 0.01", "--cpus 0.5"},
+    {"--disk", "SIZE", kOnce, "256M", "what the program may write; at least 1M", "--disk 1G"},
+    {"--files-in-limit", "PER_FILE,TOTAL,COUNT", kOnce, "8M,32M,64",
+     "caps on the program and the files shared with it", "--files-in-limit 64M,256M,64"},
+    {"--files-out-limit", "PER_FILE,TOTAL,COUNT", kOnce, "8M,32M,8", "caps on the outputs",
+     "--files-out-limit 64M,256M,64"},
+    {"--deny-capability", "NAME", kMany, "none", "refuse a run that needs this capability",
+     "--deny-capability files_out"},
+    {"--deny-identity", "NAME", kMany, "none", "refuse a run that acts under this identity",
+     "--deny-identity user"},
+    {"--label", "NAME=VALUE", kMany, "none", "kept with the sandbox", "--label job=nightly"},
+    {"--check", "", kOnce, "off", "match everything, start nothing: exit 0 or the refusal",
+     "--check"},
+    {"--image", "REF", kOnce, "host", "host: a read-only view of this machine's /usr",
+     "--image host"},
+    {"--env", "NAME=VALUE|NAME", kMany, "none",
+     "set it for the program, or pass this host's value of NAME; nothing else is inherited",
+     "--env LANG=de_DE.UTF-8"},
+    {"--stdin", "", kOnce, "off: the program's input is empty",
+     "forward standard input to the program", "--stdin"},
+    {"--backend", "NAME", kOnce, "the first that is available and meets the floor and the needs",
+     "run on this backend", "--backend linux"},
+    {"--min-isolation", "RUNG", kOnce, "container",
+     "the floor: process, runtime, os_process, container, hardened_container, microvm or vm",
+     "--min-isolation container"},
+    {"--scope", "S", kOnce, "cli", "first part of the sandbox's key", "--scope reports"},
+    {"--thread", "T", kOnce, "a fresh one", "second part of the key", "--thread 42"},
+    {"--agent", "A", kOnce, "default", "third part of the key", "--agent analyst"},
+    {"--json", "", kOnce, "off", "one JSON object on standard output instead of the streams",
+     "--json"},
+    {"-v", "", kOnce, "quiet", "log to standard error", "-v"},
+});
+
+// Spellings of an enumeration, for the nearest of them.
+template <typename Value>
+std::vector<std::string_view> spellings(std::initializer_list<Value> values) {
+  std::vector<std::string_view> all;
+  for (const Value value : values) all.push_back(to_string(value));
+  return all;
+}
+
+Capability read_capability(std::string_view text) {
+  // Its own sentence: a capability that became an egress mode.
+  if (text == "network") return parse_capability(text);
+  return parse_capability(one_of(
+      "--deny-capability", text,
+      spellings({Capability::exec, Capability::run_code, Capability::host_tools,
+                 Capability::files_in, Capability::files_out, Capability::files_list,
+                 Capability::files_delete, Capability::snapshot, Capability::attached_identity})));
+}
+
+Isolation read_isolation(std::string_view text) {
+  if (text == "none") return parse_isolation(text);
+  return parse_isolation(one_of("--min-isolation", text, isolation_ladder()));
+}
+
+void read_program(const ParsedLine& line, RunOptions& options) {
+  if (line.operands.size() > 1) {
+    throw InvalidArgument(
+        fmt::format("unexpected '{}' after PROGRAM", escape_for_display(line.operands[1])),
+        "the program's own arguments stand behind --");
+  }
+  std::vector<std::string> words = line.operands;
+  words.insert(words.end(), line.trailing.begin(), line.trailing.end());
+  if (words.empty()) {
+    throw InvalidArgument("no PROGRAM is given", "name a Python file, or - for standard input");
+  }
+  if (words[0].empty()) {
+    throw InvalidArgument("PROGRAM is empty", "name a Python file, or - for standard input");
+  }
+  options.program = std::move(words[0]);
+  options.arguments.assign(std::make_move_iterator(words.begin() + 1),
+                           std::make_move_iterator(words.end()));
+}
+
+void read_files(const ParsedLine& line, RunOptions& options) {
+  for (const std::string& text : line.values("--file")) {
+    const auto equals = text.find('=');
+    std::string path = equals == text.npos ? text : text.substr(equals + 1);
+    std::string name =
+        equals == text.npos ? path.substr(path.rfind('/') + 1) : text.substr(0, equals);
+    if (name.empty() || path.empty()) {
+      throw InvalidArgument(fmt::format("--file cannot be '{}'", escape_for_display(text)),
+                            "give NAME=PATH or the PATH of a regular file");
+    }
+    options.files.emplace_back(std::move(name), std::move(path));
+  }
+}
+
+void read_outputs(const ParsedLine& line, RunOptions& options) {
+  options.outputs = line.values("--output");
+  options.manifest = line.has("--manifest");
+  options.overwrite = line.has("--overwrite");
+  if (options.manifest && !options.outputs.empty()) {
+    throw InvalidArgument("--output and --manifest exclude one another",
+                          "name the outputs here or let the program list them, not both");
+  }
+  if (line.has("--out-dir")) {
+    options.out_dir = line.value_or("--out-dir", "");
+    if (options.out_dir->empty()) {
+      throw InvalidArgument("--out-dir is empty", "give the directory in which outputs land");
+    }
+  } else if (options.manifest || !options.outputs.empty()) {
+    throw InvalidArgument(
+        fmt::format("{} needs --out-dir", options.manifest ? "--manifest" : "--output"),
+        "give the directory in which outputs land, for example --out-dir out");
+  }
+}
+
+void read_bounds(const ParsedLine& line, RunOptions& options) {
+  const auto given = [&line](std::string_view name) { return line.value_or(name, ""); };
+  options.timeout = parse_seconds("--timeout", line.value_or("--timeout", "120"));
+  Resources& resources = options.resources;
+  if (line.has("--memory")) {
+    resources.memory_bytes = stated(parse_size("--memory", given("--memory"), kMinMemoryBytes));
+  }
+  if (line.has("--pids")) {
+    resources.pids = stated(parse_count("--pids", given("--pids"), kMinPids, kMaxPids));
+  }
+  if (line.has("--cpus")) resources.cpu_millis = stated(parse_cpus("--cpus", given("--cpus")));
+  if (line.has("--disk")) {
+    resources.disk_bytes = stated(parse_size("--disk", given("--disk"), kMinDiskBytes));
+  }
+  options.files_in =
+      parse_transfer_limits("--files-in-limit", line.value_or("--files-in-limit", "8M,32M,64"));
+  options.files_out =
+      parse_transfer_limits("--files-out-limit", line.value_or("--files-out-limit", "8M,32M,8"));
+}
+
+void read_labels(const ParsedLine& line, RunOptions& options) {
+  for (const std::string& text : line.values("--label")) {
+    auto [name, value] = parse_assignment("--label", text);
+    if (!options.labels.emplace(name, std::move(value)).second) {
+      throw InvalidArgument(fmt::format("--label gives '{}' two values", escape_for_display(name)),
+                            "give it once");
+    }
+  }
+}
+
+void read_environment(const ParsedLine& line, const HostVariable& host_variable,
+                      RunOptions& options) {
+  for (const std::string& text : line.values("--env")) {
+    if (text.find('=') != text.npos) {
+      auto [name, value] = parse_assignment("--env", text);
+      options.environment.insert_or_assign(std::move(name), std::move(value));
+      continue;
+    }
+    auto value = text.empty() ? std::nullopt : host_variable(text);
+    if (!value) {
+      throw InvalidArgument(
+          fmt::format("--env passes '{}', which is not set here", escape_for_display(text)),
+          "set it, or give NAME=VALUE");
+    }
+    options.environment.insert_or_assign(text, std::move(*value));
+  }
+}
+
+void read_key(const ParsedLine& line, RunOptions& options) {
+  const auto part = [&line](std::string_view name, std::string_view fallback) {
+    std::string value = line.value_or(name, fallback);
+    if (value.empty()) {
+      throw InvalidArgument(fmt::format("{} is empty", name), "a part of the key is never empty");
+    }
+    return value;
+  };
+  options.key.scope = part("--scope", "cli");
+  options.key.agent_dir = part("--agent", "default");
+  options.key.thread_id = line.has("--thread") ? part("--thread", "") : "run-" + random_hex(16);
+}
+
+}  // namespace
+
+constexpr VerbSpec kRunVerb = {
+    .name = "run",
+    .synopsis = "run [OPTIONS] PROGRAM [-- ARG...]",
+    .summary = "run one Python program in a sandbox",
+    .notes =
+        "PROGRAM is a file, or - for standard input; the ARGs are the program's own.\n"
+        "\n"
+        "The program starts in an empty directory with the shared files in it. Its standard "
+        "output\n"
+        "and error pass through byte for byte; on a terminal, control characters are shown, not\n"
+        "obeyed. What Casemate says goes to standard error: one `saved NAME` or `missing NAME` "
+        "line\n"
+        "an output.\n"
+        "\n"
+        "Exit status: the program's own; 128+N for a signal; 124 timed out; 137 out of memory;\n"
+        "130, 143 or 129 stopped by SIGINT, SIGTERM or SIGHUP; 141 standard output was closed;\n"
+        "125 when Casemate refused or failed, after one line `casemate: error: CODE: ...`.\n"
+        "A program may exit with these numbers by itself: only the status of --json tells.\n"
+        "\n"
+        "A limit that is given and cannot be held is refused; a default that cannot be held shows\n"
+        "as limits_not_held in --json.",
+    .options = kOptions,
+};
+
+RunOptions read_run_options(const ParsedLine& line, const HostVariable& host_variable) {
+  RunOptions options;
+  options.json = line.has("--json");
+  options.verbose = line.has("-v");
+  options.check = line.has("--check");
+  options.forward_stdin = line.has("--stdin");
+  read_program(line, options);
+  if (options.program == "-" && options.forward_stdin) {
+    throw InvalidArgument("- and --stdin both take standard input",
+                          "read the program from a file to forward standard input to it");
+  }
+  read_files(line, options);
+  read_outputs(line, options);
+  read_bounds(line, options);
+  for (const std::string& text : line.values("--deny-capability")) {
+    options.denied_capabilities.insert(read_capability(text));
+  }
+  for (const std::string& text : line.values("--deny-identity")) {
+    options.denied_identities.insert(parse_identity(
+        one_of("--deny-identity", text, spellings({Identity::app, Identity::user}))));
+  }
+  read_labels(line, options);
+  options.image = line.value_or("--image", "host");
+  read_environment(line, host_variable, options);
+  if (line.has("--backend")) options.backend = line.value_or("--backend", "");
+  options.min_isolation = read_isolation(line.value_or("--min-isolation", "container"));
+  read_key(line, options);
+  return options;
+}
+
+}  // namespace casemate::app

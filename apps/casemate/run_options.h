@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "apps/casemate/option_parser.h"
+#include "casemate/core/limits.h"
+#include "casemate/core/spec.h"
+#include "casemate/core/vocabulary.h"
+
+namespace casemate::app {
+
+// What `casemate run` was asked for, every value checked for itself. Whether it can be served is
+// the router's to say.
+struct RunOptions {
+  // Host path, or "-" for standard input.
+  std::string program;
+  std::vector<std::string> arguments;
+  // NAME and host path, as given.
+  std::vector<std::pair<std::string, std::string>> files;
+  std::vector<std::string> outputs;
+  bool manifest = false;
+  std::optional<std::string> out_dir;
+  bool overwrite = false;
+  std::chrono::nanoseconds timeout{};
+  Resources resources;
+  TransferLimits files_in;
+  TransferLimits files_out;
+  CapabilitySet denied_capabilities;
+  std::set<Identity> denied_identities;
+  std::map<std::string, std::string> labels;
+  bool check = false;
+  std::string image;
+  std::map<std::string, std::string> environment;
+  bool forward_stdin = false;
+  std::optional<std::string> backend;
+  Isolation min_isolation = Isolation::container;
+  SandboxKey key;
+  bool json = false;
+  bool verbose = false;
+};
+
+// The value of a variable of the host's environment; absent when it is not set.
+using HostVariable = std::function<std::optional<std::string>(const std::string& name)>;
+
+// Throws `InvalidArgument`, one line naming the option, the value and what would be accepted.
+RunOptions read_run_options(const ParsedLine& line, const HostVariable& host_variable);
+
+}  // namespace casemate::app

@@ -1,0 +1,17 @@
+#pragma once
+
+// The verbs, one a file. Each takes its line, already taken apart by its own table, and returns the
+// exit status; refusals are thrown and reported by main().
+
+#include "apps/casemate/help.h"
+#include "apps/casemate/option_parser.h"
+
+namespace casemate::app {
+
+extern const VerbSpec kRunVerb;
+int run(const ParsedLine& line);
+
+extern const VerbSpec kBackendsVerb;
+int backends(const ParsedLine& line);
+
+}  // namespace casemate::app

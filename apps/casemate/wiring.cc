@@ -1,0 +1,36 @@
+#include "apps/casemate/wiring.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "apps/casemate/console.h"
+#include "casemate/backends/linux/backend.h"
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+
+namespace casemate::app {
+
+Log make_log(const ParsedLine& line) {
+  if (!line.has("-v")) return {};
+  return [](LogLevel level, std::string_view text) {
+    say(fmt::format("{}: {}", to_string(level), text));
+  };
+}
+
+std::vector<std::shared_ptr<SandboxBackend>> make_backends(Log log) {
+  linux::LinuxBackendOptions options;
+  options.log = std::move(log);
+  return {std::make_shared<linux::LinuxBackend>(std::move(options))};
+}
+
+void refuse_operands(const ParsedLine& line) {
+  for (const auto* words : {&line.operands, &line.trailing}) {
+    if (words->empty()) continue;
+    throw InvalidArgument(fmt::format("unexpected '{}'", escape_for_display(words->front())),
+                          "this verb takes options only");
+  }
+}
+
+}  // namespace casemate::app

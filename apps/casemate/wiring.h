@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "apps/casemate/option_parser.h"
+#include "casemate/base/log.h"
+#include "casemate/core/backend.h"
+
+namespace casemate::app {
+
+// To standard error with -v, else nowhere.
+Log make_log(const ParsedLine& line);
+
+// Every backend of this build, in the order in which they are preferred: cheapest first.
+std::vector<std::shared_ptr<SandboxBackend>> make_backends(Log log);
+
+// Throws `InvalidArgument` when a verb that takes no words was given some.
+void refuse_operands(const ParsedLine& line);
+
+}  // namespace casemate::app

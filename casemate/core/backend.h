@@ -19,18 +19,18 @@ namespace casemate {
 struct BackendProbe {
   bool available = true;
   // Empty when available.
-  std::string reason;
+  std::string reason{};
   // The engine found, for a person ("linux 6.1, cgroup v2").
-  std::string engine;
+  std::string engine{};
 };
 
 // One sandbox in a listing.
 struct SandboxRecord {
-  std::string id;
-  std::string backend;
+  std::string id{};
+  std::string backend{};
   Isolation isolation = Isolation::process;
-  SandboxKey key;
-  std::string kind;
+  SandboxKey key{};
+  std::string kind{};
   std::chrono::seconds age{0};
   std::chrono::seconds idle{0};
   std::uint64_t processes = 0;

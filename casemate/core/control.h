@@ -12,8 +12,8 @@ namespace casemate {
 // program: `ExecRequest::timeout` does, and gives an outcome. `stop` gives the outcome `cancelled`
 // in an exec and `SandboxCancelled` elsewhere.
 struct CallControl {
-  std::optional<std::chrono::steady_clock::time_point> deadline;
-  std::stop_token stop;
+  std::optional<std::chrono::steady_clock::time_point> deadline{};
+  std::stop_token stop{};
 };
 
 }  // namespace casemate

@@ -13,20 +13,20 @@ namespace casemate {
 // All that a backend claims, as one value. The defaults are what silence means. It is read anew at
 // each match, so it may follow the provider; it must never claim more than the provider does.
 struct BackendDeclarations {
-  std::string name;
+  std::string name{};
   // Absent or out of range is refused at any floor, never ranked.
-  std::optional<Isolation> isolation;
+  std::optional<Isolation> isolation{};
   // Modes it *enforces*; empty enforces nothing.
-  std::set<Egress> egress_modes;
+  std::set<Egress> egress_modes{};
   CapabilitySet capabilities = default_capabilities();
   // A 0 anywhere is malformed and refused.
-  SandboxLimits limits;
-  std::set<OsFamily> os_families;
-  std::set<ImageForm> image_forms;
+  SandboxLimits limits{};
+  std::set<OsFamily> os_families{};
+  std::set<ImageForm> image_forms{};
   HostToolTransport host_tool_transport = HostToolTransport::none;
   // Resource bounds it holds (memory, pids, cpu, disk, files); `cpu` means both share and seconds
   // only where `cpu_seconds_enforceable` says so.
-  std::set<Limit> enforceable_limits;
+  std::set<Limit> enforceable_limits{};
   bool cpu_seconds_enforceable = false;
 };
 

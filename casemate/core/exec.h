@@ -40,14 +40,16 @@ enum class StdinMode : std::uint8_t { empty, piped, forwarded };
 // Bytes of one stream kept by default.
 inline constexpr std::uint64_t kDefaultCaptureBytes = 256 * 1024;
 
+// Every member has an initialiser, here and in the other plain structs, so that a list of named
+// members may leave it out (-Wextra warns of one that has none).
 struct ExecRequest {
-  std::variant<Argv, ShellLine> command;
+  std::variant<Argv, ShellLine> command{};
   // Guest path, absolute or relative to the call's `work/`; empty means `work/`. Must exist and
   // must not lead through a link.
-  std::string directory;
+  std::string directory{};
   // The program's whole environment beside the sandbox's base set (PATH, HOME, LANG, TMPDIR, ...);
   // an entry here wins. Nothing of the host's is inherited.
-  std::map<std::string, std::string> environment;
+  std::map<std::string, std::string> environment{};
   StdinMode stdin_mode = StdinMode::empty;
   // For `StdinMode::forwarded`: `wait` polls it beside the program's output and passes on what
   // comes, as fast as the program takes it; its end is the program's end of input, and the
@@ -55,17 +57,17 @@ struct ExecRequest {
   // Must stay open until `wait` returned.
   int stdin_descriptor = -1;
   // From the program's start; absent is no bound. SIGKILL at once to all it started.
-  std::optional<std::chrono::nanoseconds> timeout;
+  std::optional<std::chrono::nanoseconds> timeout{};
   // At most so many bytes of each stream are kept: the head and the tail of it.
   std::uint64_t capture_bytes = kDefaultCaptureBytes;
-  OutputCallback on_output;
+  OutputCallback on_output{};
 };
 
 // What was kept of a stream. When `missing_bytes` is 0, `bytes` is all of it; else `bytes` is the
 // head up to `cut_at` and the tail from there, and `missing_bytes` were between them. Cuts lie on
 // character boundaries where the stream is UTF-8. The bytes are a guest's: not UTF-8 by promise.
 struct CapturedStream {
-  std::string bytes;
+  std::string bytes{};
   std::uint64_t missing_bytes = 0;
   std::uint64_t cut_at = 0;
   friend bool operator==(const CapturedStream&, const CapturedStream&) = default;
@@ -74,11 +76,11 @@ struct CapturedStream {
 struct ExecResult {
   Outcome outcome = Outcome::exited;
   // Present for `exited` only, 0..255.
-  std::optional<int> exit_code;
+  std::optional<int> exit_code{};
   // "SIGKILL" and the like (or "SIG34" for one without a name), present for `signaled` only.
-  std::optional<std::string> signal;
-  std::string stdout;
-  std::string stderr;
+  std::optional<std::string> signal{};
+  std::string stdout{};
+  std::string stderr{};
   std::uint64_t stdout_missing_bytes = 0;
   std::uint64_t stderr_missing_bytes = 0;
   // Where the cut lies in the bytes above; see `CapturedStream::cut_at`.
@@ -86,7 +88,7 @@ struct ExecResult {
   std::uint64_t stderr_cut_at = 0;
   // The limit that bit, also when the program survived it (a child killed for memory, a refused
   // fork). `time` on a timeout.
-  std::optional<Limit> limit;
+  std::optional<Limit> limit{};
   // From the program's start to the known end of all it started.
   std::chrono::nanoseconds wall{0};
   // Processor time of the program and everything it started, as far as the backend can count.

@@ -96,7 +96,7 @@ class Process {
 // What a call is opened with.
 struct CallProfile {
   // 12 hex digits that name the call's directory; empty means fresh random ones.
-  std::string id;
+  std::string id{};
 };
 
 // A scope of its own: one directory, its files, its processes. Nothing of it is seen by another
@@ -128,16 +128,16 @@ class Call : public GuestFiles {
 
 // What a sandbox is, for results and listings.
 struct SandboxInfo {
-  std::string id;
-  std::string backend;
+  std::string id{};
+  std::string backend{};
   Isolation isolation = Isolation::process;
   // It was already there, made by an earlier acquire.
   bool reused = false;
-  std::string image;
+  std::string image{};
   Egress egress = Egress::closed;
-  std::string work_dir;
+  std::string work_dir{};
   // Default bounds that this backend cannot hold here.
-  std::set<Limit> limits_not_held;
+  std::set<Limit> limits_not_held{};
 };
 
 // A live sandbox. May be used from several threads; calls run concurrently, each in its own scope.

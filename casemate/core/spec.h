@@ -35,40 +35,40 @@ void check_key(const SandboxKey& key);
 // applies them all.
 struct DeclaredOutput {
   // Where the guest writes it, relative to the working directory of the collection.
-  std::string path;
+  std::string path{};
   OutputDisposition disposition = OutputDisposition::land;
-  std::optional<std::string> media_type;
+  std::optional<std::string> media_type{};
   bool required = true;
   // Spelling it lands under; absent means `path`.
-  std::optional<std::string> name;
+  std::optional<std::string> name{};
   friend bool operator==(const DeclaredOutput&, const DeclaredOutput&) = default;
 };
 
 struct SandboxSpec {
-  std::string kind;
+  std::string kind{};
   // What it runs from: "host", "dir:PATH", a registry reference ... Absent: the backend's own.
-  std::optional<std::string> image;
+  std::optional<std::string> image{};
   // A provider's own identifier; wins over `image` where a provider has such.
-  std::optional<std::string> image_id;
-  std::vector<HostPattern> egress_allow;
+  std::optional<std::string> image_id{};
+  std::vector<HostPattern> egress_allow{};
   // Absolute guest path under which calls get their directories.
   std::string work_dir = "/workspace";
   // Kept with the sandbox under the backend's own prefix; cannot shadow Casemate's.
-  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> labels{};
   CapabilitySet requires_capabilities = default_capabilities();
   // Absent: no opinion (the host's floor alone counts), which differs from `process`.
-  std::optional<Isolation> min_isolation;
-  std::vector<DeclaredOutput> declared_outputs;
-  TransferLimits files_in;
-  TransferLimits files_out;
+  std::optional<Isolation> min_isolation{};
+  std::vector<DeclaredOutput> declared_outputs{};
+  TransferLimits files_in{};
+  TransferLimits files_out{};
   // Outputs may be named by the call instead of the spec.
   bool outputs_named_at_call_time = false;
-  std::set<Identity> identities;
+  std::set<Identity> identities{};
   Egress egress = Egress::closed;
-  std::optional<OsFamily> requires_os_family;
+  std::optional<OsFamily> requires_os_family{};
   // How long an unused sandbox waits for its next user after the last lease closed. 0: ends then.
   std::chrono::milliseconds keep_idle{0};
-  Resources resources;
+  Resources resources{};
 };
 
 // The construction rules, applied by the router and by every backend before anything starts:

@@ -15,6 +15,9 @@
 
 namespace casemate {
 
+class OutputSink;
+struct DirectoryRoot;
+
 // Files by name, read as bytes. Implementations allow calls from several threads.
 class FileStore {
  public:
@@ -51,7 +54,6 @@ class DirectoryFileStore final : public FileStore {
  public:
   // Throws `InvalidArgument` naming the path when it is no directory that can be opened.
   explicit DirectoryFileStore(const std::filesystem::path& root, ListingLimits limits = {});
-  ~DirectoryFileStore() override;
 
   std::vector<std::string> list() const override;
   std::optional<std::string> read(std::string_view name, std::uint64_t max_bytes) const override;
@@ -60,9 +62,10 @@ class DirectoryFileStore final : public FileStore {
   const std::filesystem::path& root() const;
 
  private:
-  friend class DirectoryOverlap;
-  struct State;
-  std::unique_ptr<State> state_;
+  friend void refuse_overlap(const OutputSink&, const FileStore&);
+
+  std::shared_ptr<const DirectoryRoot> root_;
+  ListingLimits limits_;
 };
 
 // Files held in memory.

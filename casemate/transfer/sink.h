@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 namespace casemate {
 
 class FileStore;
+struct DirectoryRoot;
 
 // One collected output. Everything but `content` was checked by the host; `content` is what guest
 // code wrote, hostile bytes that nobody has looked at.
@@ -93,8 +95,6 @@ struct FileSystemSinkOptions {
 // user that rewrites the destination after it landed.
 class FileSystemSink final : public OutputSink {
  public:
-  ~FileSystemSink() override;
-
   LandedArtifact deliver(const Artifact& artifact) override;
   std::vector<LandedArtifact> deliver_all(std::span<const Artifact> artifacts) override;
 
@@ -104,10 +104,13 @@ class FileSystemSink final : public OutputSink {
  private:
   friend std::unique_ptr<FileSystemSink> make_file_system_sink(const std::filesystem::path&,
                                                                FileSystemSinkOptions);
-  friend class DirectoryOverlap;
-  struct State;
-  explicit FileSystemSink(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  friend void refuse_overlap(const OutputSink&, const FileStore&);
+  FileSystemSink(std::shared_ptr<const DirectoryRoot> root, FileSystemSinkOptions options);
+
+  std::shared_ptr<const DirectoryRoot> root_;
+  FileSystemSinkOptions options_;
+  // One batch at a time: a batch that is taken back removes directories that the next may count on.
+  std::mutex mutex_;
 };
 
 // Makes the sink; a missing root is created with its parents. Throws `InvalidArgument` naming the

@@ -6,7 +6,7 @@ find_package(Threads REQUIRED)
 
 # 1.81 by name: Debian's unversioned Boost is 1.74, and the two cannot be installed together.
 set(Boost_USE_STATIC_LIBS ON)
-find_package(Boost 1.81.0 EXACT REQUIRED CONFIG COMPONENTS json)
+find_package(Boost 1.81 EXACT REQUIRED COMPONENTS json)
 
 # Imports NAME::NAME from its static archive. The headers are in the compiler's default path.
 function(casemate_import_archive name)

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "casemate/base/log.h"
@@ -9,6 +10,7 @@
 #include "casemate/core/sandbox.h"
 #include "casemate/core/spec.h"
 #include "casemate/policy/router.h"
+#include "casemate/sys/owner_process.h"
 
 namespace casemate {
 
@@ -30,7 +32,8 @@ using ReclaimCallback = std::function<void(const ReclaimFailure&)>;
 //
 // Closing (or destroying) it closes the call. Where the call cannot say that everything of it is
 // gone, every sandbox under the key is disposed, so that nothing of it meets a later call, and the
-// failure is logged and reported once. Move-only; one thread at a time may open and close it, its
+// failure is logged and reported once. In a forked child of the process that opened it, it does
+// nothing. Move-only; one thread at a time may open and close it, its
 // `Call` is as free as any.
 class GuestCall {
  public:
@@ -64,16 +67,24 @@ class GuestCall {
   // Idempotent; never throws.
   bool close() noexcept;
 
+  // `close` for a sandbox that is known to have failed: it is disposed where the end cannot be
+  // shown, as ever, but nobody is told.
+  void abandon() noexcept;
+
  private:
   GuestCall(const SandboxRouter& router, std::shared_ptr<Sandbox> sandbox,
             std::unique_ptr<Call> call, const SandboxKey& key, Owner owner);
-  void report(const std::string& reason) noexcept;
+  // Closes, and disposes where that is needed. Returns how many were disposed, or nothing when the
+  // end is known or was dealt with before.
+  std::optional<int> end() noexcept;
+  void report(int disposed) noexcept;
 
   SandboxRouter router_;
   std::shared_ptr<Sandbox> sandbox_;
   std::unique_ptr<Call> call_;
   SandboxKey key_;
   Owner owner_;
+  sys::OwnerProcess owner_process_;
   bool closed_ = false;
   bool known_ = true;
 };

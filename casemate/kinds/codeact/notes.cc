@@ -1,0 +1,75 @@
+#include "casemate/kinds/codeact/notes.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace casemate::codeact {
+namespace {
+
+std::string size_text(std::uint64_t bytes) {
+  if (bytes >= kMiB && bytes % kMiB == 0) return fmt::format("{} MiB", bytes / kMiB);
+  if (bytes >= kKiB && bytes % kKiB == 0) return fmt::format("{} KiB", bytes / kKiB);
+  return fmt::format("{} bytes", bytes);
+}
+
+// The bound that a limit stands for, in words.
+std::string bound_text(Limit limit, const Resources& resources) {
+  switch (limit) {
+    case Limit::memory:
+      return fmt::format("memory limit of {}", size_text(resources.memory_bytes.value));
+    case Limit::pids:
+      return fmt::format("limit of {} processes and threads", resources.pids.value);
+    case Limit::disk:
+      return fmt::format("disk limit of {}", size_text(resources.disk_bytes.value));
+    case Limit::cpu:
+      return resources.cpu_seconds
+                 ? fmt::format("limit of {} processor seconds", resources.cpu_seconds->value)
+                 : "processor limit";
+    case Limit::files:
+      return fmt::format("limit of {} open files", resources.open_files.value);
+    case Limit::time:
+      return "time limit";
+  }
+  return "limit";
+}
+
+// Whether the end of the program is known, which is claimed only then.
+std::string_view ended(const ExecResult& result) {
+  return result.stopped_known ? "was stopped" : "could not be shown to have stopped";
+}
+
+}  // namespace
+
+void append_outcome_notes(CodeactRun& run, const SandboxSpec& spec,
+                          const std::optional<std::chrono::nanoseconds>& timeout) {
+  const ExecResult& result = run.result;
+  const auto add = [&run](std::string text) { run.notes.push_back(std::move(text)); };
+  switch (result.outcome) {
+    case Outcome::exited:
+      break;
+    case Outcome::signaled:
+      add(fmt::format("the program was ended by {}.", result.signal.value_or("a signal")));
+      break;
+    case Outcome::timed_out:
+      add(fmt::format("the program ran longer than its time limit of {:g} s and {}.",
+                      std::chrono::duration<double>(timeout.value_or(result.wall)).count(),
+                      ended(result)));
+      break;
+    case Outcome::cancelled:
+      add(fmt::format("the call was cancelled; the program {}.", ended(result)));
+      break;
+    case Outcome::out_of_memory:
+      add(fmt::format("the program ran out of memory: it was ended at the {}.",
+                      bound_text(Limit::memory, spec.resources)));
+      break;
+  }
+  const bool said_above =
+      result.outcome == Outcome::timed_out || result.outcome == Outcome::out_of_memory;
+  if (result.limit && !said_above) {
+    add(fmt::format("the {} was reached during the run.",
+                    bound_text(*result.limit, spec.resources)));
+  }
+}
+
+}  // namespace casemate::codeact

@@ -1,0 +1,188 @@
+#include "casemate/kinds/codeact/request_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <set>
+
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+#include "casemate/core/limits.h"
+#include "casemate/tool/refusals.h"
+#include "casemate/transfer/artifact_name.h"
+#include "casemate/transfer/collect.h"
+
+namespace casemate::codeact {
+namespace {
+
+// Names quoted to help a model that got one wrong; more would fill its context.
+constexpr std::size_t kMaxSuggestions = 20;
+
+bool is_or_lies_in(std::string_view name, std::string_view directory) {
+  return name == directory ||
+         (name.starts_with(directory) && name.substr(directory.size()).starts_with('/'));
+}
+
+void refuse_reserved(std::string_view name, CodeactOutputs outputs) {
+  if (outputs == CodeactOutputs::manifest && is_or_lies_in(name, kManifestName)) {
+    throw ModelFacingRefusal(fmt::format(
+        "the name '{}' is reserved for the list of outputs; choose another.", kManifestName));
+  }
+}
+
+std::string_view base_name(std::string_view name) { return name.substr(name.rfind('/') + 1); }
+
+std::string join_names(const std::vector<std::string_view>& names) {
+  std::string text;
+  for (std::size_t index = 0; index < std::min(names.size(), kMaxSuggestions); ++index) {
+    text += fmt::format("{}{}", index == 0 ? "" : ", ", escape_for_display(names[index]));
+  }
+  if (names.size() > kMaxSuggestions) {
+    text += fmt::format(", and {} more", names.size() - kMaxSuggestions);
+  }
+  return text;
+}
+
+std::string missing_file_text(std::string_view name, const std::vector<std::string>& listing) {
+  std::string text = fmt::format("there is no shared file '{}'", escape_for_display(name));
+  if (listing.empty()) return text + "; no files are shared.";
+  std::vector<std::string_view> similar;
+  const std::string wanted = collision_key(base_name(name));
+  for (const std::string& visible : listing) {
+    if (is_valid_utf8(visible) && collision_key(base_name(visible)) == wanted) {
+      similar.push_back(visible);
+    }
+  }
+  if (!similar.empty()) return fmt::format("{}; did you mean {}?", text, join_names(similar));
+  return fmt::format("{}; there are: {}.", text, join_names({listing.begin(), listing.end()}));
+}
+
+std::vector<std::string> sorted_listing(const FileStore& store) {
+  std::vector<std::string> listing;
+  try {
+    listing = store.list();
+  } catch (const SandboxError&) {
+    throw;
+  } catch (const std::exception& failure) {
+    std::throw_with_nested(SandboxFileError(
+        fmt::format("the shared files could not be listed: {}", failure.what()), EIO));
+  }
+  std::ranges::sort(listing);
+  return listing;
+}
+
+// By the rules on names and against the listing, before any file is opened.
+void check_file_names(const CodeactWiring& wiring, const CodeactRequest& request) {
+  const std::vector<std::string> listing = sorted_listing(*wiring.file_store);
+  NameSet names(NameComparison::exact);
+  for (const std::string& name : request.files) {
+    validate_artifact_name(name);
+    refuse_reserved(name, wiring.outputs);
+    names.add(name);
+    if (!std::ranges::binary_search(listing, name)) {
+      throw ModelFacingRefusal(missing_file_text(name, listing));
+    }
+  }
+}
+
+std::string read_one(const FileStore& store, const std::string& name, const TransferLimits& limits,
+                     std::uint64_t remaining) {
+  std::optional<std::string> content;
+  try {
+    content = store.read(name, std::min(limits.max_bytes_per_file, remaining));
+  } catch (const SandboxTransferCapExceeded&) {
+    // Said anew: the store knows neither which of the caps it was, nor whom its text will reach.
+    const bool one = limits.max_bytes_per_file <= remaining;
+    std::throw_with_nested(SandboxTransferCapExceeded(
+        one ? fmt::format("file '{}' is larger than the cap of {} bytes on one file that goes in",
+                          escape_for_display(name), limits.max_bytes_per_file)
+            : fmt::format("with file '{}' the files that go in, the program among them, are over "
+                          "their cap of {} bytes in all",
+                          escape_for_display(name), limits.max_total_bytes),
+        "share less, or raise the caps on files in"));
+  } catch (const SandboxError&) {
+    throw;
+  } catch (const std::exception& failure) {
+    std::throw_with_nested(SandboxFileError(
+        fmt::format("shared file '{}' could not be read: {}", name, failure.what()), EIO));
+  }
+  if (!content) {
+    throw ModelFacingRefusal(
+        fmt::format("the shared file '{}' is not there any more.", escape_for_display(name)));
+  }
+  return std::move(*content);
+}
+
+}  // namespace
+
+void check_timeout(const std::optional<std::chrono::nanoseconds>& timeout) {
+  constexpr std::chrono::seconds kLongest(kMaxTimeoutSeconds);
+  if (!timeout || (*timeout > std::chrono::nanoseconds(0) && *timeout <= kLongest)) return;
+  throw InvalidArgument(fmt::format("a program's timeout of {} s is not above 0 and at most {} s",
+                                    std::chrono::duration<double>(*timeout).count(),
+                                    kLongest.count()));
+}
+
+void check_wiring(const CodeactWiring& wiring, const CodeactRequest& request) {
+  check_timeout(request.timeout);
+  if (wiring.outputs != CodeactOutputs::none && !wiring.output_sink) {
+    throw missing_sink_refusal(wiring.spec.kind);
+  }
+  if (!request.outputs.empty() && wiring.outputs != CodeactOutputs::declared) {
+    throw InvalidArgument(fmt::format("outputs are named in a request, but the mode is {}",
+                                      to_string(wiring.outputs)));
+  }
+  if (!request.files.empty() && !wiring.file_store) {
+    throw InvalidArgument("files are named in a request, but there is no store to take them from");
+  }
+}
+
+void check_output_names(std::span<const std::string> names, const TransferLimits& limits,
+                        CodeactOutputs outputs, const OutputSink& sink) {
+  if (names.size() > limits.max_files) {
+    throw SandboxTransferCapExceeded(fmt::format("{} outputs are named; at most {} can be saved",
+                                                 names.size(), limits.max_files),
+                                     "name fewer, or raise the cap on files out");
+  }
+  NameSet landing(NameComparison::collision_key);
+  for (const std::string& name : names) {
+    validate_artifact_name(name);
+    if (sink.normalization() == NameNormalization::nfc) {
+      const std::string composed = normalise_nfc(name);
+      if (composed != name) validate_artifact_name(composed);
+    }
+    refuse_reserved(name, outputs);
+    landing.add(name);
+  }
+}
+
+std::vector<SharedFile> read_shared_files(const CodeactWiring& wiring,
+                                          const CodeactRequest& request,
+                                          const CallControl& control) {
+  const TransferLimits& limits = wiring.spec.files_in;
+  if (request.files.size() >= limits.max_files) {
+    throw SandboxTransferCapExceeded(
+        fmt::format("{} files are named, which with the program makes {}; at most {} can go in",
+                    request.files.size(), request.files.size() + 1, limits.max_files),
+        "name fewer, or raise the cap on files in");
+  }
+  TransferTally tally(limits, "files in");
+  tally.add("program.py", request.code.size());
+  if (request.files.empty()) return {};
+
+  check_file_names(wiring, request);
+  std::vector<SharedFile> files;
+  for (const std::string& name : request.files) {
+    if (control.stop.stop_requested()) {
+      throw SandboxCancelled("the call was cancelled while its files were read");
+    }
+    std::string content = read_one(*wiring.file_store, name, limits, tally.remaining_bytes());
+    tally.add(name, content.size());
+    files.push_back({name, std::move(content)});
+  }
+  return files;
+}
+
+}  // namespace casemate::codeact

@@ -1,0 +1,287 @@
+#include "casemate/kinds/codeact/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+#include "casemate/kinds/codeact/manifest.h"
+#include "casemate/kinds/codeact/notes.h"
+#include "casemate/kinds/codeact/request_checks.h"
+#include "casemate/tool/refusals.h"
+#include "casemate/transfer/artifact_name.h"
+#include "casemate/transfer/collect.h"
+
+namespace casemate {
+namespace {
+
+using codeact::SharedFile;
+
+constexpr std::string_view kInterpreter = "python3";
+constexpr std::string_view kProgramPath = "program/program.py";
+
+class Stopwatch {
+ public:
+  std::chrono::nanoseconds elapsed() const { return std::chrono::steady_clock::now() - start_; }
+  // What passed since the last lap.
+  std::chrono::nanoseconds lap() {
+    const auto now = std::chrono::steady_clock::now();
+    return now - std::exchange(last_, now);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point last_ = start_;
+};
+
+void tell(const CodeactRequest& request, std::string_view step) {
+  if (request.progress) request.progress(step);
+}
+
+std::span<const char> bytes_of(const std::string& text) { return {text.data(), text.size()}; }
+
+ExecRequest program_request(const CodeactWiring& wiring, const CodeactRequest& request,
+                            const std::string& call_directory) {
+  ExecRequest exec;
+  std::vector<std::string> words{std::string(kInterpreter),
+                                 fmt::format("{}/{}", call_directory, kProgramPath)};
+  words.insert(words.end(), request.arguments.begin(), request.arguments.end());
+  exec.command = Argv{std::move(words)};
+  exec.environment = codeact_environment(request.environment);
+  if (request.stdin_descriptor >= 0) {
+    exec.stdin_mode = StdinMode::forwarded;
+    exec.stdin_descriptor = request.stdin_descriptor;
+  }
+  exec.timeout = request.timeout;
+  exec.capture_bytes = wiring.capture_bytes;
+  exec.on_output = request.on_output;
+  return exec;
+}
+
+// A program that began, and the call it runs in.
+struct Begun {
+  GuestCall call;
+  std::unique_ptr<Process> process;
+};
+
+// The steps from an acquired sandbox to a program that runs in it.
+class Beginning {
+ public:
+  Beginning(const CodeactWiring& wiring, const SandboxKey& key, const CodeactRequest& request,
+            const std::vector<SharedFile>& files, const CallControl& control)
+      : wiring_(wiring), key_(key), request_(request), files_(files), control_(control) {}
+
+  // A sandbox may have died since somebody last heard of it. Before the program began nothing was
+  // done that would be done twice, so that is found out by trying, and tried once more.
+  Begun begin(CodeactRun& run, Stopwatch& watch) const {
+    auto sandbox = acquire(run);
+    try {
+      return begin_in(std::move(sandbox), run, watch);
+    } catch (const SandboxUnavailable& failure) {
+      write_log(wiring_.owner.log, LogLevel::warning,
+                fmt::format("{}: sandbox {} failed before the program began, trying another: {}",
+                            wiring_.owner.tool, run.sandbox.id, line_for_log(failure)));
+    }
+    if (run.sandbox.reused) {
+      run.notes.emplace_back(
+          "the sandbox had ended and was made anew; what earlier calls left in it is gone.");
+    }
+    return begin_in(acquire(run), run, watch);
+  }
+
+ private:
+  std::shared_ptr<Sandbox> acquire(CodeactRun& run) const {
+    tell(request_, "preparing the sandbox");
+    auto sandbox = wiring_.router.acquire(key_, wiring_.spec, control_);
+    run.sandbox = sandbox->info();
+    return sandbox;
+  }
+
+  Begun begin_in(std::shared_ptr<Sandbox> sandbox, CodeactRun& run, Stopwatch& watch) const {
+    GuestCall call =
+        GuestCall::open_on(wiring_.router, std::move(sandbox), key_, control_, wiring_.owner);
+    run.timings.acquire += watch.lap();
+    try {
+      put_files(call);
+      run.timings.stage += watch.lap();
+      tell(request_, "running the program");
+      auto process = start(call.call(), run.sandbox.image);
+      return {std::move(call), std::move(process)};
+    } catch (const SandboxUnavailable&) {
+      call.abandon();
+      throw;
+    }
+  }
+
+  void put_files(GuestCall& call) const {
+    const std::string work = call.work_directory();
+    for (const SharedFile& file : files_) {
+      call.call().write_file(file.name, bytes_of(file.content), work, control_);
+    }
+    call.call().write_file(kProgramPath, bytes_of(request_.code), call.call().directory(),
+                           control_);
+  }
+
+  std::unique_ptr<Process> start(Call& call, const std::string& image) const {
+    try {
+      return call.start(program_request(wiring_, request_, call.directory()), control_);
+    } catch (const SandboxFileError& failure) {
+      if (failure.error_number() != ENOENT && failure.error_number() != EACCES) throw;
+      std::throw_with_nested(
+          SandboxImageInvalid(fmt::format("image '{}' has no {} on its PATH that can be executed",
+                                          escape_for_display(image), kInterpreter),
+                              "use an image with Python 3"));
+    }
+  }
+
+  const CodeactWiring& wiring_;
+  const SandboxKey& key_;
+  const CodeactRequest& request_;
+  const std::vector<SharedFile>& files_;
+  const CallControl& control_;
+};
+
+// Tells whether landing had begun when something was thrown.
+class WatchedSink final : public OutputSink {
+ public:
+  explicit WatchedSink(OutputSink& sink) : sink_(sink) {}
+
+  LandedArtifact deliver(const Artifact& artifact) override {
+    begun_ = true;
+    return sink_.deliver(artifact);
+  }
+  std::vector<LandedArtifact> deliver_all(std::span<const Artifact> artifacts) override {
+    begun_ = true;
+    return sink_.deliver_all(artifacts);
+  }
+  NameNormalization normalization() const override { return sink_.normalization(); }
+
+  bool begun() const { return begun_; }
+
+ private:
+  OutputSink& sink_;
+  bool begun_ = false;
+};
+
+void collect_named(const std::vector<std::string>& names, const SandboxSpec& spec, OutputSink& sink,
+                   GuestCall& call, const CallControl& control, CodeactRun& run) {
+  std::vector<DeclaredOutput> outputs;
+  for (const std::string& name : names) {
+    DeclaredOutput output;
+    output.path = name;
+    output.required = false;
+    outputs.push_back(std::move(output));
+  }
+  const std::string work = call.work_directory();
+  CollectReport report = collect_outputs(
+      call.call(), spec,
+      {.sink = &sink, .outputs = outputs, .working_directory = work, .control = control});
+  run.artifacts = std::move(report.landed);
+  run.missing_outputs = std::move(report.missing);
+  std::ranges::sort(run.missing_outputs);
+}
+
+void collect_listed(const CodeactWiring& wiring, OutputSink& sink, GuestCall& call,
+                    const CallControl& control, CodeactRun& run) {
+  const codeact::Manifest manifest =
+      codeact::read_manifest(call.call(), call.work_directory(), wiring.spec.files_out, control);
+  if (manifest.names.empty()) {
+    run.notes.push_back(fmt::format("{} {}, so nothing was saved.", kManifestName,
+                                    manifest.written ? "names no file" : "was not written"));
+    return;
+  }
+  SandboxSpec spec = wiring.spec;
+  spec.files_out = manifest.budget(spec.files_out);
+  codeact::check_output_names(manifest.names, spec.files_out, CodeactOutputs::manifest, sink);
+  collect_named(manifest.names, spec, sink, call, control, run);
+}
+
+CodeactCollectError collect_error(const std::exception& failure, bool landing_begun) {
+  CodeactCollectError error;
+  error.code = "SinkFailed";
+  error.message = failure.what();
+  std::string reason = "Error: the outputs could not be saved.";
+  if (const auto* refusal = dynamic_cast<const SandboxError*>(&failure)) {
+    error.code = refusal->code();
+    error.hint = refusal->hint();
+    const bool for_models = dynamic_cast<const SandboxOutputError*>(refusal) != nullptr ||
+                            dynamic_cast<const ModelFacingRefusal*>(refusal) != nullptr;
+    if (for_models) reason = sentence_for_model(*refusal);
+    if (const auto* named = dynamic_cast<const ArtifactNameRefused*>(refusal)) {
+      error.message = named->operator_message();
+    }
+  }
+  if (!reason.ends_with('.')) reason += '.';
+  error.sentence = reason + (landing_begun ? " Some outputs may already have been saved."
+                                           : " Nothing was saved.");
+  return error;
+}
+
+// After any program that was not cancelled: what it saved before it failed is often the best clue.
+void collect(const CodeactWiring& wiring, const CodeactRequest& request, GuestCall& call,
+             const CallControl& control, CodeactRun& run) {
+  const bool wanted = wiring.outputs == CodeactOutputs::manifest || !request.outputs.empty();
+  if (!wanted || run.result.outcome == Outcome::cancelled) return;
+  tell(request, "collecting outputs");
+  WatchedSink sink(*wiring.output_sink);
+  try {
+    if (wiring.outputs == CodeactOutputs::manifest) {
+      collect_listed(wiring, sink, call, control, run);
+    } else {
+      collect_named(request.outputs, wiring.spec, sink, call, control, run);
+    }
+  } catch (const std::exception& failure) {
+    // The program's own result is never lost to what became of its files.
+    write_log(wiring.owner.log, LogLevel::warning,
+              fmt::format("{}: collecting: {}", wiring.owner.tool, line_for_log(failure)));
+    run.collect_error = collect_error(failure, sink.begun());
+  }
+}
+
+}  // namespace
+
+std::map<std::string, std::string> codeact_environment(
+    const std::map<std::string, std::string>& requested) {
+  std::map<std::string, std::string> environment = requested;
+  std::string& path = environment["PYTHONPATH"];
+  path = path.empty() ? std::string(kPythonSupportDirectory)
+                      : fmt::format("{}:{}", kPythonSupportDirectory, path);
+  environment.try_emplace("PYTHONUNBUFFERED", "1");
+  environment.try_emplace("PYTHONNOUSERSITE", "1");
+  environment.try_emplace("PYTHONDONTWRITEBYTECODE", "1");
+  return environment;
+}
+
+CodeactRun run_codeact(const CodeactWiring& wiring, const SandboxKey& key,
+                       const CodeactRequest& request, const CallControl& control) {
+  Stopwatch total;
+  check_key(key);
+  codeact::check_wiring(wiring, request);
+  if (!request.outputs.empty()) {
+    codeact::check_output_names(request.outputs, wiring.spec.files_out, wiring.outputs,
+                                *wiring.output_sink);
+  }
+  Stopwatch watch;
+  const std::vector<SharedFile> files = codeact::read_shared_files(wiring, request, control);
+
+  CodeactRun run;
+  run.timings.stage = watch.lap();
+  Begun begun = Beginning(wiring, key, request, files, control).begin(run, watch);
+  run.result = begun.process->wait(control);
+  begun.process.reset();
+  run.timings.run = watch.lap();
+  codeact::append_outcome_notes(run, wiring.spec, request.timeout);
+  collect(wiring, request, begun.call, control, run);
+  run.timings.collect = watch.lap();
+  begun.call.close();
+  run.timings.total = total.elapsed();
+  return run;
+}
+
+}  // namespace casemate

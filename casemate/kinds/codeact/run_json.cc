@@ -1,0 +1,128 @@
+#include "casemate/kinds/codeact/run_json.h"
+
+#include <boost/json.hpp>
+#include <cmath>
+#include <string_view>
+
+#include "casemate/base/json.h"
+#include "casemate/base/utf8.h"
+#include "casemate/core/capture.h"
+#include "casemate/core/errors.h"
+
+namespace casemate {
+namespace {
+
+namespace json = boost::json;
+
+// RFC 4648, section 4.
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kAlphabet =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    std::uint32_t group = 0;
+    for (std::size_t offset = 0; offset < 3; ++offset) {
+      const auto byte =
+          at + offset < bytes.size() ? static_cast<unsigned char>(bytes[at + offset]) : 0U;
+      group = group << 8 | byte;
+    }
+    for (std::size_t digit = 0; digit < 4; ++digit) {
+      const bool padding = at + digit > bytes.size();
+      text += padding ? '=' : kAlphabet[group >> (18 - 6 * digit) & 63];
+    }
+  }
+  return text;
+}
+
+// Whole microseconds: more digits would claim more than the clock knows.
+double milliseconds(std::chrono::nanoseconds time) {
+  return std::round(static_cast<double>(time.count()) / 1e3) / 1e3;
+}
+
+json::value or_null(const std::optional<std::string>& text) {
+  return text ? json::value(*text) : json::value(nullptr);
+}
+
+void add_stream(json::object& object, std::string_view name, const CapturedStream& stream) {
+  object[name] = render_stream(stream);
+  object[std::string(name) + "_truncated_bytes"] = stream.missing_bytes;
+  if (!is_valid_utf8(stream.bytes)) object[std::string(name) + "_base64"] = base64(stream.bytes);
+}
+
+json::value error_json(std::string_view code, std::string_view message, std::string_view hint) {
+  return {{"code", code}, {"message", message}, {"hint", hint}};
+}
+
+std::string_view failure_status(const std::exception& failure) {
+  const auto* refusal = dynamic_cast<const SandboxError*>(&failure);
+  if (refusal == nullptr || refusal->code() == "SandboxUnavailable" ||
+      refusal->code() == "SandboxTimeout") {
+    return "failed";
+  }
+  return refusal->code() == "SandboxCancelled" ? "cancelled" : "refused";
+}
+
+}  // namespace
+
+std::string codeact_run_json(const CodeactRun& run, ArtifactPaths paths) {
+  const ExecResult& result = run.result;
+  json::object object;
+  object["status"] = to_string(result.outcome);
+  object["exit_code"] = result.exit_code ? json::value(*result.exit_code) : json::value(nullptr);
+  object["signal"] = or_null(result.signal);
+  add_stream(object, "stdout", {result.stdout, result.stdout_missing_bytes, result.stdout_cut_at});
+  add_stream(object, "stderr", {result.stderr, result.stderr_missing_bytes, result.stderr_cut_at});
+  json::array artifacts;
+  for (const LandedArtifact& artifact : run.artifacts) {
+    json::object entry{{"name", artifact.name}, {"bytes", artifact.bytes}};
+    if (paths == ArtifactPaths::shown) entry["path"] = or_null(artifact.handle);
+    artifacts.push_back(std::move(entry));
+  }
+  object["artifacts"] = std::move(artifacts);
+  object["missing_outputs"] = json::array(run.missing_outputs.begin(), run.missing_outputs.end());
+  object["host_tool_calls"] = 0;
+  object["limit"] = result.limit ? json::value(to_string(*result.limit)) : json::value(nullptr);
+  json::array not_held;
+  for (const Limit limit : run.sandbox.limits_not_held) not_held.emplace_back(to_string(limit));
+  object["limits_not_held"] = std::move(not_held);
+  object["egress"] = json::array();
+  object["sandbox"] = {
+      {"id", run.sandbox.id},
+      {"backend", run.sandbox.backend},
+      {"isolation", to_string(run.sandbox.isolation)},
+      {"reused", run.sandbox.reused},
+      {"image", run.sandbox.image},
+      {"egress", to_string(run.sandbox.egress)},
+  };
+  object["timing_ms"] = {
+      {"acquire", milliseconds(run.timings.acquire)},
+      {"stage", milliseconds(run.timings.stage)},
+      {"run", milliseconds(run.timings.run)},
+      {"collect", milliseconds(run.timings.collect)},
+      {"total", milliseconds(run.timings.total)},
+  };
+  object["cpu_ms"] = milliseconds(result.cpu);
+  object["peak_memory_bytes"] = result.peak_memory;
+  if (!run.collect_error) {
+    object["error"] = nullptr;
+  } else if (paths == ArtifactPaths::shown) {
+    object["error"] =
+        error_json(run.collect_error->code, run.collect_error->message, run.collect_error->hint);
+  } else {
+    object["error"] = error_json(run.collect_error->code, run.collect_error->sentence, "");
+  }
+  return serialise_json(object);
+}
+
+std::string codeact_failure_json(const std::exception& failure) {
+  const auto* refusal = dynamic_cast<const SandboxError*>(&failure);
+  json::object object;
+  object["status"] = failure_status(failure);
+  object["error"] = refusal != nullptr
+                        ? error_json(refusal->code(), refusal->message(), refusal->hint())
+                        : error_json("InternalError", failure.what(), "");
+  return serialise_json(object);
+}
+
+}  // namespace casemate

@@ -1,0 +1,88 @@
+#include "casemate/tool/refusals.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "casemate/base/utf8.h"
+
+namespace casemate {
+namespace {
+
+struct Sentence {
+  std::string_view code;
+  std::string_view text;
+};
+
+// What a model can do about it stands in the sentence; why it happened stands in the log, because
+// provider text may hold host paths, addresses and what other tenants do.
+constexpr std::string_view kUnavailable =
+    "the sandbox is not available, so nothing can be run at the moment. Go on without it, or say "
+    "that it is needed.";
+constexpr std::string_view kAgainstPolicy =
+    "the host's policy does not permit this tool to run here. Trying again will not change that.";
+constexpr std::string_view kWiring =
+    "this tool is not set up for what was asked. Trying again will not change that.";
+constexpr std::string_view kImage =
+    "the sandbox's image cannot run this tool. Trying again will not change that.";
+
+constexpr Sentence kSentences[] = {
+    {"InvalidArgument", kWiring},
+    {"ConfigInvalid", kWiring},
+    {"NoSandboxBackend", "no sandbox is configured here, so nothing can be run."},
+    {"SandboxBackendNotPermitted", kAgainstPolicy},
+    {"SandboxCapabilityNotSupported", kAgainstPolicy},
+    {"SandboxOsFamilyNotSupported", kAgainstPolicy},
+    {"SandboxCapabilityDenied", kAgainstPolicy},
+    {"SandboxIdentityDenied", kAgainstPolicy},
+    {"SandboxEgressNotEnforced", kAgainstPolicy},
+    {"SandboxTransferLimitsNotPermitted", kAgainstPolicy},
+    {"SandboxLimitNotEnforceable", kAgainstPolicy},
+    {"SandboxImageNotSupported", kImage},
+    {"SandboxImageInvalid", kImage},
+    {"SandboxUnavailable", kUnavailable},
+    {"SandboxTimeout",
+     "the sandbox did not answer in time. What the program did by then is not known; it was "
+     "ended."},
+    {"SandboxCancelled", "the call was cancelled."},
+    {"SandboxBusy",
+     "the sandbox of this conversation is in use by a run with other settings. Try again when that "
+     "has ended."},
+    {"NoSuchSandbox", "the sandbox does not exist any more."},
+    {"SandboxPathRefused", "a file could not be put into the sandbox: its path was refused."},
+    {"SandboxFileError", "a file could not be read or put into the sandbox."},
+};
+
+}  // namespace
+
+std::string sentence_for_model(const std::exception& failure) {
+  std::string_view text = kUnavailable;
+  std::string own;
+  if (const auto* refusal = dynamic_cast<const SandboxError*>(&failure)) {
+    if (dynamic_cast<const ModelFacingRefusal*>(refusal) != nullptr ||
+        dynamic_cast<const SandboxOutputError*>(refusal) != nullptr) {
+      own = replace_invalid_utf8(refusal->message());
+      text = own;
+    } else {
+      const auto* found = std::ranges::find(kSentences, refusal->code(), &Sentence::code);
+      if (found != std::end(kSentences)) text = found->text;
+    }
+  }
+  return fmt::format("Error: {}", text);
+}
+
+std::string line_for_log(const std::exception& failure) {
+  constexpr std::size_t kMaxLogBytes = 2000;
+  const auto* refusal = dynamic_cast<const SandboxError*>(&failure);
+  if (refusal == nullptr) return escape_for_display(failure.what(), kMaxLogBytes);
+  std::string line =
+      fmt::format("{}: {}", refusal->code(), escape_for_display(refusal->message(), kMaxLogBytes));
+  if (!refusal->hint().empty()) {
+    line += fmt::format(" ({})", escape_for_display(refusal->hint(), kMaxLogBytes));
+  }
+  return line;
+}
+
+}  // namespace casemate

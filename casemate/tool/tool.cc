@@ -1,0 +1,80 @@
+#include "casemate/tool/tool.h"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "casemate/tool/implementation.h"
+#include "casemate/tool/refusals.h"
+
+namespace casemate {
+namespace {
+
+// Remembers what a listener threw, so that it can be told from a failure of the tool's own after it
+// went through layers that do not know the difference.
+class ListenerFailure {
+ public:
+  template <typename... Arguments>
+  std::function<void(Arguments...)> watch(const std::function<void(Arguments...)>& listener) {
+    if (!listener) return {};
+    return [this, &listener](Arguments... arguments) {
+      try {
+        listener(arguments...);
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (!failure_) failure_ = std::current_exception();
+        throw;
+      }
+    };
+  }
+
+  void rethrow_if_any() const {
+    const std::lock_guard lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+ToolResult refused(const Tool::Implementation& tool, const std::exception& failure) {
+  write_log(tool.log, LogLevel::warning, fmt::format("{}: {}", tool.name, line_for_log(failure)));
+  ToolResult result;
+  result.text = sentence_for_model(failure);
+  result.is_error = true;
+  return result;
+}
+
+}  // namespace
+
+std::string_view to_string(ApprovalMode value) {
+  return value == ApprovalMode::always_require ? "always_require" : "never_require";
+}
+
+Tool::Tool(std::shared_ptr<const Implementation> implementation)
+    : implementation_(std::move(implementation)) {}
+
+const std::string& Tool::name() const { return implementation_->name; }
+const std::string& Tool::description() const { return implementation_->description; }
+const std::string& Tool::parameters() const { return implementation_->parameters.text(); }
+ApprovalMode Tool::approval_mode() const { return implementation_->approval_mode; }
+const ToolDeclarations& Tool::declarations() const { return implementation_->declarations; }
+
+ToolResult Tool::invoke(std::string_view arguments, const ToolCall& call) const {
+  ListenerFailure listeners;
+  ToolCall watched = call;
+  watched.progress = listeners.watch(call.progress);
+  watched.on_output = listeners.watch(call.on_output);
+  try {
+    return implementation_->run(implementation_->parameters.check(arguments), watched);
+  } catch (const std::exception& failure) {
+    listeners.rethrow_if_any();
+    return refused(*implementation_, failure);
+  }
+}
+
+}  // namespace casemate

@@ -96,7 +96,8 @@ function(casemate_library)
     add_library(casemate_all INTERFACE)
     target_link_libraries(casemate_all INTERFACE ${modules})
     set_target_properties(casemate_all PROPERTIES EXPORT_NAME casemate)
-    set_property(GLOBAL APPEND PROPERTY CASEMATE_MODULES casemate_all)
+    # What is installed; modules of programs, declared later, are not.
+    set_property(GLOBAL PROPERTY CASEMATE_LIBRARY casemate_all ${modules})
     add_library(casemate::casemate ALIAS casemate_all)
 endfunction()
 

@@ -7,8 +7,8 @@ if(TARGET casemate_program)
     install(TARGETS casemate_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
-get_property(modules GLOBAL PROPERTY CASEMATE_MODULES)
-install(TARGETS casemate_headers casemate_fmt ${modules} EXPORT casemate
+get_property(library GLOBAL PROPERTY CASEMATE_LIBRARY)
+install(TARGETS casemate_headers casemate_fmt ${library} EXPORT casemate
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/casemate"
     DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT library

@@ -118,7 +118,8 @@ std::optional<PendingRefusal> SandboxRouter::State::probe(std::size_t position,
     return pending<SandboxUnavailable>(
         fmt::format("backend {} is not available here: {}", quoted(name),
                     escape_for_display(found.reason)),
-        "mend that, or register a backend that works on this machine");
+        fmt::format("make backend {} available, or register one that works on this machine",
+                    quoted(name)));
   }
   available[position] = true;
   return std::nullopt;
@@ -136,7 +137,7 @@ std::optional<PendingRefusal> SandboxRouter::State::ask(std::size_t position,
   } catch (const std::exception& error) {
     return pending<SandboxUnavailable>(fmt::format("backend number {} failed when it was asked: {}",
                                                    position + 1, escape_for_display(error.what())),
-                                       "mend that, or leave the backend out");
+                                       "mend that backend, or leave it out");
   }
 }
 

@@ -38,13 +38,13 @@ struct RouterOptions {
   Isolation min_isolation = Isolation::microvm;
   // Name of the backend to use; absent means the first registered. Contradicts
   // `Selection::first_that_can_serve`.
-  std::optional<std::string> selected;
+  std::optional<std::string> selected{};
   // Refused to every spec, whatever the backend offers.
-  CapabilitySet denied_capabilities;
-  std::set<Identity> denied_identities;
+  CapabilitySet denied_capabilities{};
+  std::set<Identity> denied_identities{};
   Selection selection = Selection::configured;
   // Operator's log: disposals, and backends that were passed over. Refusals are thrown, not logged.
-  Log log;
+  Log log{};
 };
 
 // Matches specs against backends and hands out sandboxes.

@@ -70,9 +70,8 @@ Refused match_isolation(const SandboxSpec& spec, Isolation host_floor,
   }
   const std::string_view asked = to_string(*spec.min_isolation);
   return pending<SandboxBackendNotPermitted>(
-      fmt::format("{} declares isolation '{}', but {} asks for at least '{}' (the ladder is {})",
-                  backend_of(declared), to_string(*declared.isolation), kind_of(spec), asked,
-                  ladder()),
+      fmt::format("{} declares isolation '{}', but {} asks for at least '{}'", backend_of(declared),
+                  to_string(*declared.isolation), kind_of(spec), asked),
       fmt::format("select a backend at '{}' or above, or lower the spec's min_isolation if '{}' is "
                   "boundary enough for it",
                   asked, to_string(*declared.isolation)));
@@ -132,7 +131,7 @@ Refused refuse_malformed_limits(const BackendDeclarations& declared) {
   }
   if (zeros.empty()) return std::nullopt;
   return pending<SandboxTransferLimitsNotPermitted>(
-      fmt::format("{} declares malformed transfer limits: {} is 0, where 1 or more is a limit",
+      fmt::format("{} declares malformed transfer limits: 0 for {}; accepted is 1 or more",
                   backend_of(declared), fmt::join(zeros, ", ")),
       "have the backend declare the bytes and files that it can move; one that moves none leaves "
       "out the capability instead");
@@ -258,9 +257,8 @@ std::optional<PendingRefusal> match_host_floor(Isolation host_floor,
   if (Refused refused = refuse_unknown_rung(declared)) return refused;
   if (meets_floor(*declared.isolation, host_floor)) return std::nullopt;
   return pending<SandboxBackendNotPermitted>(
-      fmt::format("{} declares isolation '{}', below this host's floor '{}' (the ladder is {})",
-                  backend_of(declared), to_string(*declared.isolation), to_string(host_floor),
-                  ladder()),
+      fmt::format("{} declares isolation '{}', below this host's floor '{}'", backend_of(declared),
+                  to_string(*declared.isolation), to_string(host_floor)),
       fmt::format("select a backend at '{}' or above, or lower min_isolation to '{}' if that is "
                   "boundary enough",
                   to_string(host_floor), to_string(*declared.isolation)));

@@ -38,8 +38,8 @@ PendingRefusal pending(std::string message, std::string hint) {
 // What the host said, whatever the backend.
 struct HostPolicy {
   Isolation min_isolation = Isolation::microvm;
-  CapabilitySet denied_capabilities;
-  std::set<Identity> denied_identities;
+  CapabilitySet denied_capabilities{};
+  std::set<Identity> denied_identities{};
 };
 
 // Steps 1 and 2: what no backend may serve.

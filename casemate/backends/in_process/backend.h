@@ -27,9 +27,9 @@ BackendDeclarations default_declarations();
 struct InProcessBackendOptions {
   BackendDeclarations declarations = default_declarations();
   // Thrown by `acquire`, which then records nothing.
-  std::exception_ptr acquire_error;
+  std::exception_ptr acquire_error{};
   // Said by `probe`.
-  BackendProbe probe;
+  BackendProbe probe{};
   // Said by `dispose` and `dispose_scope`.
   int purge_count = 1;
 };

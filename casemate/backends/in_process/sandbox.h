@@ -68,17 +68,17 @@ ExecResult finished(std::string stdout_text = {}, int exit_code = 0, std::string
 struct InProcessSandboxOptions {
   // Marker and standard output: the first marker found within the command (or the code of
   // `run_code`) decides. Without one, `default_stdout`.
-  std::vector<std::pair<std::string, std::string>> outputs;
-  std::string default_stdout;
+  std::vector<std::pair<std::string, std::string>> outputs{};
+  std::string default_stdout{};
   // Thrown by `start` and `run_code`, after they were recorded.
-  std::exception_ptr raises;
+  std::exception_ptr raises{};
   // Absolute guest path and what is there.
-  std::map<std::string, Seed> seed_files;
+  std::map<std::string, Seed> seed_files{};
   // Replaces `outputs` and `default_stdout` for programs.
-  OnExec on_exec;
+  OnExec on_exec{};
   // Called before each operation with its path (a call's id, a command); what it throws is thrown
   // by the operation, which then had no effect. Called with no lock held.
-  std::function<void(Operation, std::string_view)> before;
+  std::function<void(Operation, std::string_view)> before{};
   // What `Call::close` answers.
   bool close_is_known = true;
 };

@@ -91,9 +91,10 @@ std::string encode(const Failure& message) {
 Failure decode_failure(std::string_view payload) {
   return whole(payload, [](Reader& reader) {
     Failure message;
-    message.reason = decode_enum(reader, FailureReason::no_resources);
+    message.reason = decode_enum(reader, FailureReason::directory);
     message.error = reader.i32();
-    const bool needs_errno = message.reason == FailureReason::errno_value;
+    const bool needs_errno =
+        message.reason == FailureReason::errno_value || message.reason == FailureReason::directory;
     if (message.error < (needs_errno ? 1 : 0) || message.error > kMaxErrno) {
       throw ProtocolError("an errno is out of range");
     }

@@ -102,6 +102,7 @@ enum class FailureReason : std::uint8_t {
   path_refused = 1,  // through a link, or the directory itself
   over_cap = 2,      // more bytes or entries than asked for at most
   no_resources = 3,  // the guest could not provide for it (a fork, a cgroup); `error` says why
+  directory = 4,     // an exec's working directory failed with `error`
 };
 
 struct Failure {

@@ -1,0 +1,76 @@
+// Between fork and execve: async-signal-safe calls only, nothing is allocated.
+
+#include "casemate/guest/agent/exec_child.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+namespace casemate::guest {
+namespace {
+
+[[noreturn]] void give_up(int report, ChildReport::Stage stage, int error) {
+  const ChildReport text{error, stage};
+  // Less than PIPE_BUF: whole or not at all.
+  [[maybe_unused]] const ssize_t written = write(report, &text, sizeof text);
+  _exit(127);
+}
+
+void reset_signals() {
+  struct sigaction action{};
+  action.sa_handler = SIG_DFL;
+  for (int number = 1; number < NSIG; ++number) sigaction(number, &action, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+// The kernel's first choice when memory runs out; may fail where /proc is read-only.
+void raise_oom_score() {
+  const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  [[maybe_unused]] const ssize_t written = write(fd, "1000", 4);
+  close(fd);
+}
+
+// Tries each candidate. A place without the program is passed over; one where it may not be
+// executed is remembered, as a shell does.
+int execute(const ProgramImage& image) {
+  int remembered = ENOENT;
+  for (const std::string& candidate : image.candidates()) {
+    execve(candidate.c_str(), image.argv(), image.environment());
+    if (errno == ENOENT || errno == ENOTDIR) continue;
+    if (errno != EACCES) return errno;
+    remembered = EACCES;
+  }
+  return remembered;
+}
+
+}  // namespace
+
+void become_program(const ProgramImage& image, const ChildDescriptors& descriptors,
+                    Place& place) noexcept {
+  using Stage = ChildReport::Stage;
+  const int report = descriptors.report;
+  setsid();
+  reset_signals();
+  umask(022);
+  raise_oom_score();
+  if (dup2(descriptors.in, 0) < 0 || dup2(descriptors.out, 1) < 0 || dup2(descriptors.err, 2) < 0) {
+    give_up(report, Stage::prepare, errno);
+  }
+  if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) give_up(report, Stage::prepare, errno);
+  if (const int error = place.become_user(); error != 0) give_up(report, Stage::prepare, error);
+  // As the user: a directory it may not enter is refused here.
+  if (fchdir(descriptors.directory) != 0) give_up(report, Stage::directory, errno);
+  if (const int error = place.confine_program(); error != 0) {
+    give_up(report, Stage::prepare, error);
+  }
+  give_up(report, Stage::program, execute(image));
+}
+
+}  // namespace casemate::guest

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "casemate/guest/agent/place.h"
+
+namespace casemate::guest {
+
+// What the child tells the exec-init when it could not become the program. Nothing arrives, only
+// the end of the pipe, when execve succeeded.
+struct ChildReport {
+  enum class Stage : std::int32_t { prepare, directory, program };
+  std::int32_t error = 0;
+  Stage stage = Stage::prepare;
+};
+
+// All that a child needs to become a program, made before the fork so that it allocates nothing.
+class ProgramImage {
+ public:
+  // `environment` replaces the base entries (PATH, HOME, ...) of the same name.
+  ProgramImage(std::vector<std::string> argv,
+               const std::vector<std::pair<std::string, std::string>>& environment);
+  ProgramImage(const ProgramImage&) = delete;
+  ProgramImage& operator=(const ProgramImage&) = delete;
+
+  // What execve is tried with, in order: the first word, or it in each directory of PATH.
+  const std::vector<std::string>& candidates() const { return candidates_; }
+  char* const* argv() const { return argv_pointers_.data(); }
+  char* const* environment() const { return environment_pointers_.data(); }
+
+ private:
+  std::vector<std::string> argv_;
+  std::vector<std::string> environment_;
+  std::vector<std::string> candidates_;
+  std::vector<char*> argv_pointers_;
+  std::vector<char*> environment_pointers_;
+};
+
+// Descriptors of the child, all 3 or above and close-on-exec.
+struct ChildDescriptors {
+  int in = -1;
+  int out = -1;
+  int err = -1;
+  int directory = -1;
+  int report = -1;
+};
+
+// Becomes the program: a session of its own, default signals, no descriptor beyond 0, 1, 2, umask
+// 022, raised OOM score, then what the place takes away. Async-signal-safe. Never returns.
+[[noreturn]] void become_program(const ProgramImage& image, const ChildDescriptors& descriptors,
+                                 Place& place) noexcept;
+
+}  // namespace casemate::guest

@@ -1,0 +1,443 @@
+#include "casemate/guest/agent/exec_init.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "casemate/guest/agent/directory.h"
+#include "casemate/guest/agent/exec_child.h"
+#include "casemate/guest/agent/guest_io.h"
+#include "casemate/guest/frame.h"
+#include "casemate/guest/protocol.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/poll.h"
+
+namespace casemate::guest {
+namespace {
+
+using std::chrono::nanoseconds;
+using sys::SteadyTime;
+using Clock = SteadyTime::clock;
+
+// While more output than this waits for the host, the program's pipes are left alone.
+constexpr std::size_t kMaxPendingOutput = 128 * 1024;
+// A process that SIGKILL does not end in this time hangs in the kernel: its end is not known.
+constexpr auto kReapPatience = std::chrono::seconds(5);
+
+// The host is gone or broke the protocol: everything ends, nobody is told.
+struct ConnectionOver {};
+
+struct Pipe {
+  sys::UniqueFd read;
+  sys::UniqueFd write;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) sys::throw_errno("pipe2");
+  return {sys::UniqueFd(ends[0]), sys::UniqueFd(ends[1])};
+}
+
+void set_nonblocking(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) sys::throw_errno("F_SETFL");
+}
+
+sys::UniqueFd watch_children() {
+  sigset_t children;
+  sigemptyset(&children);
+  sigaddset(&children, SIGCHLD);
+  if (sigprocmask(SIG_BLOCK, &children, nullptr) != 0) sys::throw_errno("sigprocmask");
+  // Somebody may have left it ignored, and then there would be nothing to reap.
+  std::signal(SIGCHLD, SIG_DFL);
+  std::signal(SIGPIPE, SIG_IGN);
+  sys::UniqueFd watch(signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!watch) sys::throw_errno("signalfd");
+  return watch;
+}
+
+std::uint64_t microseconds(const timeval& time) {
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000 +
+         static_cast<std::uint64_t>(time.tv_usec);
+}
+
+// One output stream of the program.
+struct OutputPipe {
+  sys::UniqueFd fd;
+  FrameType type;
+  // Bytes still to be sent once everything has ended.
+  std::size_t rest = 0;
+};
+
+// The program's standard input, when the host writes it.
+struct InputPipe {
+  sys::UniqueFd fd;
+  std::string buffer;
+  bool piped = false;
+  bool ended = false;   // by the host
+  bool closed = false;  // by the program, and the host was told
+};
+
+class ExecInit {
+ public:
+  ExecInit(int connection, Place& place)
+      : connection_(connection),
+        place_(place),
+        reader_(connection),
+        writer_(connection),
+        children_(watch_children()) {}
+
+  // Throws `ConnectionOver`, `ProtocolError`, `std::system_error`; then nothing but a kill is left.
+  void run(std::vector<sys::UniqueFd>& groups) {
+    std::optional<Exec> request;
+    try {
+      place_.enter_exec_scope();
+      join(groups);
+      const std::optional<Frame> frame = await_frame(connection_, reader_);
+      if (!frame) throw ConnectionOver{};
+      if (!is(*frame, FrameType::exec)) throw ProtocolError("no exec request");
+      request = decode_exec(frame->payload);
+      if (!start(*request)) return;
+    } catch (const std::system_error& error) {
+      send_failure({FailureReason::no_resources, error.code().value(), error.what()});
+      return;
+    }
+    ended_.cause = pump(deadline_of(*request));
+    finish();
+  }
+
+  void kill_everything() noexcept { end_all(); }
+
+ private:
+  void put(FrameType type, std::string_view payload = {}) { writer_.put(wire(type), payload); }
+
+  void send_failure(const Failure& failure) {
+    end_all();
+    put(FrameType::failed, encode(failure));
+    await_flush(connection_, writer_);
+  }
+
+  static void join(std::vector<sys::UniqueFd>& groups) {
+    for (const sys::UniqueFd& group : groups) {
+      if (write(group.get(), "0", 1) != 1) sys::throw_errno("joining an accounting group");
+    }
+    groups.clear();
+  }
+
+  std::optional<SteadyTime> deadline_of(const Exec& request) const {
+    if (request.timeout_ns == 0) return std::nullopt;
+    const auto longest = static_cast<std::uint64_t>((SteadyTime::max() - started_).count());
+    return started_ + nanoseconds(static_cast<std::int64_t>(std::min(request.timeout_ns, longest)));
+  }
+
+  // -- Start -------------------------------------------------------------------------------------
+
+  // False when the host was told why not.
+  bool start(const Exec& request) {
+    sys::UniqueFd directory;
+    try {
+      directory = open_directory(request.directory);
+    } catch (const OperationFailed& failed) {
+      Failure failure = failed.failure;
+      if (failure.reason == FailureReason::errno_value) failure.reason = FailureReason::directory;
+      send_failure(failure);
+      return false;
+    }
+    const ProgramImage image(request.argv, request.environment);
+    Pipe in;
+    if (request.stdin_piped) {
+      in = make_pipe();
+    } else {
+      in.read.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (!in.read) sys::throw_errno("/dev/null");
+    }
+    Pipe out = make_pipe();
+    Pipe err = make_pipe();
+    Pipe report = make_pipe();
+
+    put(FrameType::begun);
+    if (!await_flush(connection_, writer_)) throw ConnectionOver{};
+    program_ = fork();
+    if (program_ < 0) sys::throw_errno("fork");
+    if (program_ == 0) {
+      const ChildDescriptors descriptors{in.read.get(), out.write.get(), err.write.get(),
+                                         directory.get(), report.write.get()};
+      become_program(image, descriptors, place_);
+    }
+    in.read.reset();
+    out.write.reset();
+    err.write.reset();
+    report.write.reset();
+    const std::optional<Failure> failure = read_report(report.read.get());
+    started_ = Clock::now();
+    if (failure) {
+      send_failure(*failure);
+      return false;
+    }
+    put(FrameType::started);
+    flush();
+    set_nonblocking(out.read.get());
+    set_nonblocking(err.read.get());
+    if (in.write) set_nonblocking(in.write.get());
+    outputs_[0] = {std::move(out.read), FrameType::output_out};
+    outputs_[1] = {std::move(err.read), FrameType::output_err};
+    input_.fd = std::move(in.write);
+    input_.piped = request.stdin_piped;
+    return true;
+  }
+
+  static std::optional<Failure> read_report(int fd) {
+    ChildReport report;
+    ssize_t got = 0;
+    do {
+      got = read(fd, &report, sizeof report);
+    } while (got < 0 && errno == EINTR);
+    if (got == 0) return std::nullopt;
+    if (got != sizeof report) return Failure{FailureReason::no_resources, EIO, "no report"};
+    switch (report.stage) {
+      case ChildReport::Stage::program:
+        return Failure{FailureReason::errno_value, report.error, {}};
+      case ChildReport::Stage::directory:
+        return Failure{FailureReason::directory, report.error, {}};
+      case ChildReport::Stage::prepare:
+        break;
+    }
+    return Failure{FailureReason::no_resources, report.error, "confining the program"};
+  }
+
+  // -- While it runs -----------------------------------------------------------------------------
+
+  EndCause pump(std::optional<SteadyTime> deadline) {
+    while (true) {
+      std::array<pollfd, 5> entries{};
+      const bool room = writer_.pending() <= kMaxPendingOutput;
+      entries[0] = {connection_, short(POLLIN | (writer_.pending() != 0 ? POLLOUT : 0)), 0};
+      entries[1] = {children_.get(), POLLIN, 0};
+      entries[2] = {room ? outputs_[0].fd.get() : -1, POLLIN, 0};
+      entries[3] = {room ? outputs_[1].fd.get() : -1, POLLIN, 0};
+      // Without POLLOUT it still tells (POLLERR) when nobody reads it any more.
+      entries[4] = {input_.fd.get(), short(input_.buffer.empty() ? 0 : POLLOUT), 0};
+      if (sys::poll_until(entries, deadline) == 0) {
+        reap();
+        return program_status_ ? cause_of_status() : EndCause::timed_out;
+      }
+      if (entries[1].revents != 0) reap();
+      if (program_status_) return cause_of_status();
+      if (deadline && Clock::now() >= *deadline) return EndCause::timed_out;
+      if ((entries[4].revents & POLLERR) != 0) {
+        input_was_closed();
+      } else if (entries[4].revents != 0) {
+        write_input();
+      }
+      if (entries[2].revents != 0) read_output(outputs_[0]);
+      if (entries[3].revents != 0) read_output(outputs_[1]);
+      if (entries[0].revents != 0 && take_requests()) return EndCause::cancelled;
+      flush();
+    }
+  }
+
+  // True when the host cancelled.
+  bool take_requests() {
+    while (const std::optional<Frame> frame = reader_.next()) {
+      switch (static_cast<FrameType>(frame->type)) {
+        case FrameType::stdin_data:
+          take_input(*frame);
+          break;
+        case FrameType::stdin_end:
+          expect_empty(*frame);
+          if (!input_.piped) throw ProtocolError("input for a program without");
+          input_.ended = true;
+          if (input_.buffer.empty()) input_.fd.reset();
+          break;
+        case FrameType::signal:
+          // Not reaped yet, so the id is still the program's.
+          if (program_ > 0) kill(program_, decode_signal(frame->payload));
+          break;
+        case FrameType::cancel:
+          expect_empty(*frame);
+          return true;
+        default:
+          throw ProtocolError("no request of an exec connection");
+      }
+    }
+    if (reader_.closed()) throw ConnectionOver{};
+    return false;
+  }
+
+  void take_input(const Frame& frame) {
+    expect_data(frame);
+    if (!input_.piped || input_.ended) throw ProtocolError("input where there is none");
+    if (input_.closed) return;  // under way when the program closed its end
+    if (input_.buffer.size() + frame.payload.size() > kStdinWindow) {
+      throw ProtocolError("more input than the window");
+    }
+    input_.buffer += frame.payload;
+    write_input();
+  }
+
+  void write_input() {
+    std::size_t taken = 0;
+    while (taken < input_.buffer.size()) {
+      const std::string_view rest = std::string_view(input_.buffer).substr(taken);
+      const ssize_t written = write(input_.fd.get(), rest.data(), rest.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0 && errno == EAGAIN) break;
+      if (written < 0) return input_was_closed();
+      taken += static_cast<std::size_t>(written);
+    }
+    if (taken != 0) {
+      input_.buffer.erase(0, taken);
+      put(FrameType::stdin_taken, encode_stdin_taken(static_cast<std::uint32_t>(taken)));
+    }
+    if (input_.ended && input_.buffer.empty()) input_.fd.reset();
+  }
+
+  void input_was_closed() {
+    input_.fd.reset();
+    input_.buffer.clear();
+    input_.closed = true;
+    put(FrameType::stdin_closed);
+  }
+
+  // Reads once, at most one frame's worth; true when something came.
+  bool read_output(OutputPipe& pipe, std::size_t most = kMaxData) {
+    std::array<char, kMaxData> buffer;
+    const ssize_t got = read(pipe.fd.get(), buffer.data(), std::min(most, buffer.size()));
+    if (got > 0) {
+      put(pipe.type, std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+      pipe.rest -= std::min(pipe.rest, static_cast<std::size_t>(got));
+      return true;
+    }
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    pipe.fd.reset();
+    pipe.rest = 0;
+    return false;
+  }
+
+  void flush() try { writer_.flush(); } catch (const std::system_error&) {
+    throw ConnectionOver{};
+  }
+
+  // -- Its end -----------------------------------------------------------------------------------
+
+  // Reaps whatever has ended; false when there are no children left.
+  bool reap() {
+    std::array<signalfd_siginfo, 8> ignored;
+    while (read(children_.get(), ignored.data(), sizeof ignored) > 0) {
+    }
+    while (true) {
+      int status = 0;
+      const pid_t pid = waitpid(-1, &status, WNOHANG);
+      if (pid == 0) return true;
+      if (pid < 0 && errno == EINTR) continue;
+      if (pid < 0) return false;
+      if (pid == program_) {
+        program_status_ = status;
+        program_ = -1;
+      }
+    }
+  }
+
+  EndCause cause_of_status() const {
+    return WIFEXITED(*program_status_) ? EndCause::exited : EndCause::signaled;
+  }
+
+  // Kills and reaps until there is nothing left; false when that took too long.
+  bool end_all() noexcept {
+    const SteadyTime until = Clock::now() + kReapPatience;
+    while (true) {
+      place_.kill_exec_scope();
+      try {
+        if (!reap()) return true;
+        std::array<pollfd, 1> entries{pollfd{children_.get(), POLLIN, 0}};
+        if (sys::poll_until(entries, until) == 0) return false;
+      } catch (const std::exception&) {
+        return false;
+      }
+    }
+  }
+
+  void finish() {
+    ended_.stopped_known = end_all();
+    const auto wall = std::chrono::duration_cast<nanoseconds>(Clock::now() - started_);
+    ended_.wall_ns = static_cast<std::uint64_t>(wall.count());
+    if (ended_.cause == EndCause::exited) ended_.exit_code = WEXITSTATUS(*program_status_);
+    if (ended_.cause == EndCause::signaled) ended_.signal = WTERMSIG(*program_status_);
+    rusage usage{};
+    if (getrusage(RUSAGE_CHILDREN, &usage) == 0) {
+      ended_.cpu_ns = 1000 * (microseconds(usage.ru_utime) + microseconds(usage.ru_stime));
+      ended_.max_rss = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+    }
+    ended_.disk_full = place_.disk_full();
+    drain();
+    put(FrameType::ended, encode(ended_));
+    await_flush(connection_, writer_);
+  }
+
+  // Sends what the pipes hold now. Never until their end: a descriptor of the program may have gone
+  // to a process outside of this exec, over a socket, which keeps the pipe open and may write on.
+  void drain() {
+    for (OutputPipe& pipe : outputs_) {
+      int held = 0;
+      if (pipe.fd && ioctl(pipe.fd.get(), FIONREAD, &held) == 0) {
+        pipe.rest = static_cast<std::size_t>(held);
+      }
+    }
+    for (OutputPipe& pipe : outputs_) {
+      while (pipe.rest != 0) {
+        if (!await_room()) throw ConnectionOver{};
+        if (!read_output(pipe, pipe.rest)) break;
+      }
+    }
+  }
+
+  bool await_room() { return await_flush(connection_, writer_, kMaxPendingOutput); }
+
+  int connection_;
+  Place& place_;
+  FrameReader reader_;
+  FrameWriter writer_;
+  sys::UniqueFd children_;
+  std::array<OutputPipe, 2> outputs_;
+  InputPipe input_;
+  pid_t program_ = -1;
+  std::optional<int> program_status_;
+  SteadyTime started_;
+  Ended ended_;
+};
+
+}  // namespace
+
+int run_exec_init(sys::UniqueFd connection, std::vector<sys::UniqueFd> groups,
+                  sys::UniqueFd parent_alive, Place& place) noexcept try {
+  harden_process(parent_alive.get());
+  ExecInit init(connection.get(), place);
+  try {
+    init.run(groups);
+    return 0;
+  } catch (const ConnectionOver&) {
+  } catch (const std::exception&) {
+  }
+  init.kill_everything();
+  return 1;
+} catch (const std::exception&) {
+  return 1;
+}
+
+}  // namespace casemate::guest

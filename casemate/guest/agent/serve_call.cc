@@ -1,0 +1,214 @@
+#include "casemate/guest/agent/serve_call.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <exception>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "casemate/guest/agent/exec_init.h"
+#include "casemate/guest/agent/file_server.h"
+#include "casemate/guest/agent/guest_io.h"
+#include "casemate/guest/frame.h"
+#include "casemate/guest/protocol.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/poll.h"
+
+namespace casemate::guest {
+namespace {
+
+using sys::SteadyTime;
+
+// Attached connections at a time; beyond, the new one is told so.
+constexpr std::size_t kMaxChildren = 256;
+// A child that SIGKILL does not end in this time hangs in the kernel: its end is not known.
+constexpr auto kReapPatience = std::chrono::seconds(8);
+
+sys::UniqueFd open_pidfd(pid_t pid) {
+  sys::UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!fd) sys::throw_errno("pidfd_open");
+  return fd;
+}
+
+// Descriptors 0, 1 and 2 exist, so that no pipe of a program can get their numbers.
+void fill_standard_descriptors() {
+  while (true) {
+    sys::UniqueFd fd(open("/dev/null", O_RDWR | O_CLOEXEC));
+    if (!fd) sys::throw_errno("/dev/null");
+    if (fd.get() > 2) return;
+    static_cast<void>(fd.release());
+  }
+}
+
+struct Child {
+  pid_t pid = -1;
+  sys::UniqueFd alive;
+};
+
+class CallProcess {
+ public:
+  CallProcess(sys::UniqueFd control, Place& place)
+      : place_(place),
+        control_(std::move(control)),
+        reader_(control_.get()),
+        writer_(control_.get()) {}
+
+  int run() {
+    fill_standard_descriptors();
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGCHLD, SIG_DFL);
+    self_ = open_pidfd(getpid());
+    if (!open()) return 1;
+    const End end = serve();
+    const bool known = take_down();
+    if (end == End::asked) answer(FrameType::call_closed, encode(CallClosed{known}));
+    return known ? 0 : 1;
+  }
+
+ private:
+  enum class End { asked, closed };
+
+  void answer(FrameType type, std::string_view payload) {
+    writer_.put(wire(type), payload);
+    await_flush(control_.get(), writer_);
+  }
+
+  bool open() {
+    try {
+      std::optional<Frame> frame = await_frame(control_.get(), reader_);
+      if (!frame) return false;
+      if (!is(*frame, FrameType::open_call)) throw ProtocolError("no open_call");
+      const OpenCall request = decode_open_call(frame->payload);
+      if (request.version != kProtocolVersion) {
+        answer(FrameType::failed, encode(Failure{FailureReason::no_resources, EPROTO,
+                                                 "the guest speaks protocol version 1"}));
+        return false;
+      }
+      groups_ = std::move(frame->descriptors);
+      place_.open_call_scope(request.id);
+      id_ = request.id;
+    } catch (const std::system_error& error) {
+      answer(FrameType::failed,
+             encode(Failure{FailureReason::no_resources, error.code().value(), error.what()}));
+      return false;
+    } catch (const ProtocolError&) {
+      return false;
+    }
+    answer(FrameType::call_opened, encode(CallOpened{}));
+    return true;
+  }
+
+  // Until the host asks for the end or is gone; a host that breaks the protocol counts as gone.
+  End serve() try {
+    while (true) {
+      while (std::optional<Frame> frame = reader_.next()) {
+        if (is(*frame, FrameType::close_call)) {
+          expect_empty(*frame);
+          return End::asked;
+        }
+        if (!is(*frame, FrameType::attach)) throw ProtocolError("no request of a control stream");
+        const AttachKind kind = decode_attach(frame->payload);
+        if (frame->descriptors.size() != 1) throw ProtocolError("attach carries one descriptor");
+        attach(kind, std::move(frame->descriptors.front()));
+      }
+      if (reader_.closed()) return End::closed;
+      wait_for_something();
+    }
+  } catch (const std::exception&) {
+    return End::closed;
+  }
+
+  void wait_for_something() {
+    std::vector<pollfd> entries{pollfd{control_.get(), POLLIN, 0}};
+    for (const Child& child : children_) entries.push_back({child.alive.get(), POLLIN, 0});
+    sys::poll_until(entries, std::nullopt);
+    std::size_t index = 0;
+    std::erase_if(children_, [&](const Child& child) {
+      return entries[++index].revents != 0 && waitpid(child.pid, nullptr, 0) == child.pid;
+    });
+  }
+
+  void attach(AttachKind kind, sys::UniqueFd connection) {
+    const pid_t pid = children_.size() >= kMaxChildren
+                          ? (errno = EAGAIN, -1)
+                          : (kind == AttachKind::exec ? place_.clone_exec_init() : fork());
+    if (pid < 0) {
+      const Failure failure{FailureReason::no_resources, errno, "cloning"};
+      FrameWriter writer(connection.get());
+      writer.put(wire(FrameType::failed), encode(failure));
+      await_flush(connection.get(), writer);
+      return;
+    }
+    if (pid == 0) {
+      // The child holds its own connection and nothing else of the call's.
+      control_.reset();
+      children_.clear();
+      if (kind == AttachKind::exec) {
+        _exit(run_exec_init(std::move(connection), std::move(groups_), std::move(self_), place_));
+      }
+      groups_.clear();
+      _exit(serve_files(std::move(connection), std::move(self_), place_));
+    }
+    try {
+      children_.push_back({pid, open_pidfd(pid)});
+    } catch (...) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+      throw;
+    }
+  }
+
+  // Kills and reaps every child, then removes the scope. True when all of that is known.
+  bool take_down() noexcept {
+    for (const Child& child : children_) kill(child.pid, SIGKILL);
+    const SteadyTime until = SteadyTime::clock::now() + kReapPatience;
+    bool known = true;
+    for (const Child& child : children_) {
+      try {
+        std::array<pollfd, 1> entries{pollfd{child.alive.get(), POLLIN, 0}};
+        if (sys::poll_until(entries, until) == 0) {
+          known = false;
+          continue;
+        }
+      } catch (const std::exception&) {
+        known = false;
+        continue;
+      }
+      known = waitpid(child.pid, nullptr, 0) == child.pid && known;
+    }
+    children_.clear();
+    known = place_.end_leftovers() && known;
+    return place_.close_call_scope(id_) && known;
+  }
+
+  Place& place_;
+  sys::UniqueFd control_;
+  FrameReader reader_;
+  FrameWriter writer_;
+  sys::UniqueFd self_;
+  std::vector<sys::UniqueFd> groups_;
+  std::string id_;
+  std::vector<Child> children_;
+};
+
+}  // namespace
+
+int serve_call(sys::UniqueFd control, Place& place) noexcept try {
+  return CallProcess(std::move(control), place).run();
+} catch (const std::exception&) {
+  return 1;
+}
+
+}  // namespace casemate::guest

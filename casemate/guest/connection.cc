@@ -1,0 +1,85 @@
+#include "casemate/guest/connection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <system_error>
+#include <utility>
+
+namespace casemate::guest {
+
+StopEvent::StopEvent(const std::stop_token& token) {
+  if (!token.stop_possible()) return;
+  event_ = sys::make_event();
+  callback_.emplace(token, Raise{event_.get()});
+}
+
+void throw_guest_lied(std::string_view what) {
+  throw SandboxUnavailable(
+      fmt::format("the sandbox broke the protocol between host and guest: {}", what),
+      "dispose it and acquire a new one");
+}
+
+void throw_guest_gone() {
+  throw SandboxUnavailable("the sandbox closed its connection before it had answered",
+                           "it has ended or was ended; acquire a new one");
+}
+
+void throw_timed_out(const CallControl& control) {
+  if (control.deadline && sys::SteadyTime::clock::now() >= *control.deadline) {
+    throw SandboxTimeout("the sandbox did not answer by the call's deadline");
+  }
+  throw SandboxTimeout("the sandbox has said nothing for too long");
+}
+
+Connection::Connection(sys::UniqueFd socket, std::chrono::nanoseconds silence)
+    : socket_(std::move(socket)),
+      silence_(silence),
+      reader_(socket_.get()),
+      writer_(socket_.get()) {}
+
+void Connection::put(FrameType type, std::string_view payload, std::span<const int> descriptors) {
+  writer_.put(wire(type), payload, descriptors);
+  try {
+    writer_.flush();
+  } catch (const std::system_error&) {
+    throw_guest_gone();
+  }
+}
+
+void Connection::flush(const CallControl& control) {
+  while (true) {
+    try {
+      if (writer_.flush()) return;
+    } catch (const std::system_error&) {
+      throw_guest_gone();
+    }
+    wait(POLLOUT, control);
+  }
+}
+
+Frame Connection::receive(const CallControl& control) {
+  while (true) {
+    try {
+      if (std::optional<Frame> frame = reader_.next()) return std::move(*frame);
+    } catch (const ProtocolError& error) {
+      throw_guest_lied(error.what());
+    } catch (const std::system_error&) {
+      throw_guest_gone();
+    }
+    if (reader_.closed()) throw_guest_gone();
+    wait(POLLIN, control);
+  }
+}
+
+void Connection::wait(short events, const CallControl& control) {
+  const StopEvent stop(control.stop);
+  std::array<pollfd, 2> entries{pollfd{socket_.get(), events, 0}, pollfd{stop.fd(), POLLIN, 0}};
+  sys::SteadyTime until = sys::SteadyTime::clock::now() + silence_;
+  if (control.deadline) until = std::min(until, *control.deadline);
+  if (sys::poll_until(entries, until) == 0) throw_timed_out(control);
+  if (entries[1].revents != 0) throw SandboxCancelled("the call was cancelled by its caller");
+}
+
+}  // namespace casemate::guest

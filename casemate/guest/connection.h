@@ -1,0 +1,66 @@
+#pragma once
+
+// The host's end of a control or files connection: requests, answers, and waiting for them within
+// the caller's bounds.
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string_view>
+
+#include "casemate/core/control.h"
+#include "casemate/core/errors.h"
+#include "casemate/guest/frame.h"
+#include "casemate/guest/protocol.h"
+#include "casemate/sys/poll.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::guest {
+
+// A descriptor that becomes readable when a stop is requested; none when that cannot happen.
+class StopEvent {
+ public:
+  explicit StopEvent(const std::stop_token& token);
+  // -1 when a stop cannot be requested.
+  int fd() const noexcept { return event_.get(); }
+
+ private:
+  struct Raise {
+    int event;
+    void operator()() const noexcept { sys::raise_event(event); }
+  };
+  sys::UniqueFd event_;
+  std::optional<std::stop_callback<Raise>> callback_;  // dies before what it raises
+};
+
+// The guest broke the protocol or its stream ended: `SandboxUnavailable` with `what` in the text.
+[[noreturn]] void throw_guest_lied(std::string_view what);
+[[noreturn]] void throw_guest_gone();
+
+// `until` came: `SandboxTimeout` that names whose patience it was.
+[[noreturn]] void throw_timed_out(const CallControl& control);
+
+class Connection {
+ public:
+  Connection(sys::UniqueFd socket, std::chrono::nanoseconds silence);
+
+  // Queues a frame and sends what fits; `flush` sends the rest. Both throw `SandboxUnavailable`
+  // when the guest is gone, `flush` by `control` too. Descriptors must stay open until flushed.
+  void put(FrameType type, std::string_view payload = {}, std::span<const int> descriptors = {});
+  void flush(const CallControl& control);
+
+  // The next frame. Throws `SandboxUnavailable` (also when the stream ends), `SandboxTimeout`,
+  // `SandboxCancelled`.
+  Frame receive(const CallControl& control);
+
+ private:
+  void wait(short events, const CallControl& control);
+
+  sys::UniqueFd socket_;
+  std::chrono::nanoseconds silence_;
+  FrameReader reader_;
+  FrameWriter writer_;
+};
+
+}  // namespace casemate::guest

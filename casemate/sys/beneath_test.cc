@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "casemate/sys/scratch_test.h"
+#include "tests/support/scratch.h"
 #include "casemate/sys/without_call_test.h"
 
 namespace casemate::sys {

@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include "casemate/sys/beneath.h"
-#include "casemate/sys/scratch_test.h"
+#include "tests/support/scratch.h"
 #include "casemate/sys/without_call_test.h"
 
 namespace casemate::sys {

@@ -21,11 +21,11 @@ struct CollectOptions {
   OutputSink* sink = nullptr;
   // Outputs named by the call, after those of the spec. Only where the spec says
   // `outputs_named_at_call_time`.
-  std::span<const DeclaredOutput> outputs;
+  std::span<const DeclaredOutput> outputs = {};
   // Absolute guest path that every output's `path` is relative to; empty means `spec.work_dir`.
   // For a call: `Call::directory() + "/work"`. It does not count in the length of a name.
-  std::string_view working_directory;
-  CallControl control;
+  std::string_view working_directory = {};
+  CallControl control = {};
 };
 
 struct CollectReport {

@@ -70,7 +70,7 @@ struct FileSystemSinkOptions {
   Overwrite overwrite = Overwrite::no;
   // Text of `LandedArtifact::display`. By default the name, escaped, and the byte count:
   // "report.txt (1234 bytes)".
-  std::function<std::string(const Artifact&)> display;
+  std::function<std::string(const Artifact&)> display = {};
 };
 
 // Lands artifacts as files below one directory of the host.

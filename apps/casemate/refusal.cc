@@ -8,6 +8,7 @@
 #include "apps/casemate/console.h"
 #include "casemate/core/errors.h"
 #include "casemate/kinds/codeact/run_json.h"
+#include "casemate/transfer/artifact_name.h"
 
 namespace casemate::app {
 
@@ -15,9 +16,12 @@ void say_error(const std::exception& failure) noexcept {
   const auto* refusal = dynamic_cast<const SandboxError*>(&failure);
   if (refusal == nullptr) {
     say_error("InternalError", failure.what(), "run again with -v and report what it says");
-  } else {
-    say_error(refusal->code(), refusal->what(), refusal->hint());
+    return;
   }
+  // A name that was refused is kept from models; the operator may see it, escaped.
+  const auto* name = dynamic_cast<const ArtifactNameRefused*>(refusal);
+  say_error(refusal->code(), name != nullptr ? name->operator_message() : refusal->what(),
+            refusal->hint());
 }
 
 int report(const std::exception& failure, OutputFormat format) {

@@ -41,6 +41,9 @@ namespace {
 // Of each stream in the JSON object (surface, section 2).
 constexpr std::uint64_t kJsonStreamBytes = 10 * kMiB;
 
+// More than any name has when every byte of it is escaped.
+constexpr std::size_t kWholeName = 4096;
+
 using Backends = std::vector<std::shared_ptr<SandboxBackend>>;
 
 std::optional<std::string> host_variable(const std::string& name) {
@@ -107,6 +110,12 @@ CodeactRequest make_request(const RunOptions& options) {
   return request;
 }
 
+// The library speaks of a sink that overwrites; here that is an option.
+void name_the_option(CodeactRun& run) {
+  if (!run.collect_error || run.collect_error->code != "SandboxLandingExists") return;
+  run.collect_error->hint = "give --overwrite or another --out-dir";
+}
+
 // An output that was named and not written fails a run that did not fail by itself.
 void count_missing_outputs(CodeactRun& run) {
   const bool succeeded = run.result.outcome == Outcome::exited && run.result.exit_code == 0;
@@ -125,10 +134,10 @@ void count_missing_outputs(CodeactRun& run) {
 void say_what_came_of_it(const CodeactRun& run) {
   for (const std::string& note : run.notes) say("note: " + note);
   for (const LandedArtifact& artifact : run.artifacts) {
-    say_line("saved " + escape_for_display(artifact.name));
+    say_line("saved " + escape_for_display(artifact.name, kWholeName));
   }
   for (const std::string& name : run.missing_outputs) {
-    say_line("missing " + escape_for_display(name));
+    say_line("missing " + escape_for_display(name, kWholeName));
   }
   if (run.collect_error) {
     say_error(run.collect_error->code, run.collect_error->message, run.collect_error->hint);
@@ -164,6 +173,7 @@ int run_program(const RunOptions& options, CodeactWiring wiring) {
     if (out_directory) out_directory->keep();
     out.finish();
     err.finish();
+    name_the_option(run);
     count_missing_outputs(run);
     if (options.json) write_all(STDOUT_FILENO, codeact_run_json(run, ArtifactPaths::shown) + '\n');
     say_what_came_of_it(run);

@@ -1,0 +1,28 @@
+#include "apps/casemate/check_only.h"
+
+#include <gtest/gtest.h>
+
+#include "casemate/backends/in_process/backend.h"
+#include "casemate/core/errors.h"
+
+namespace casemate::app {
+namespace {
+
+TEST(CheckOnly, ClaimsWhatTheBackendClaimsAndStartsNothing) {
+  const auto real = std::make_shared<in_process::InProcessSandboxBackend>();
+  const auto wrapped = start_nothing({real});
+  ASSERT_EQ(wrapped.size(), 1U);
+  EXPECT_EQ(wrapped[0]->declarations().name, real->declarations().name);
+  EXPECT_THROW(wrapped[0]->acquire({"s", "t", "a"}, SandboxSpec{.kind = "codeact"}, {}),
+               WouldStart);
+  EXPECT_TRUE(real->keys().empty());
+}
+
+TEST(CheckOnly, RefusesAnOutDirThatIsNoDirectory) {
+  EXPECT_THROW(sink_for_check("/dev/null"), InvalidArgument);
+  EXPECT_NE(sink_for_check("/nowhere/at/all"), nullptr);
+  EXPECT_NE(sink_for_check("/"), nullptr);
+}
+
+}  // namespace
+}  // namespace casemate::app

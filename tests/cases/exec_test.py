@@ -1,0 +1,214 @@
+"""Cases EX: time limits, process trees, streams at the end."""
+
+import subprocess
+import time
+import unittest
+
+from harness import PRINT_NAMESPACE, SOAK, Case, cgroups_of, ticks_now
+
+
+class Exec(Case):
+    def test_EX_01_timeout_ends_the_descendants(self):
+        """EX-01"""
+        result = self.run_program(PRINT_NAMESPACE + '''
+import subprocess, time
+subprocess.Popen(["sh", "-c", "sleep 5; echo late > late.txt"])
+print("started", flush=True)
+time.sleep(60)
+''', "--timeout", "1")
+        ended = ticks_now()
+        self.assertEqual(result.status, 124, result)
+        self.assertLess(result.seconds, 3, result)
+        self.assertIn("timed out", result.err)
+        namespace, started = result.text.splitlines()
+        self.assertEqual(started, "started")
+        # Who could write late.txt is gone, and the directory it would lie in went with the call.
+        self.assertNothingRuns(namespace, ended)
+
+    def test_EX_03_a_program_that_ignores_signals_is_killed(self):
+        """EX-03"""
+        result = self.run_json('''
+import signal, time
+for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(s, signal.SIG_IGN)
+while True:
+    time.sleep(0.1)
+''', "--timeout", "1")
+        self.assertEqual(result.status, 124, result)
+        self.assertEqual(result.json["status"], "timed_out")
+        self.assertLess(result.seconds, 3, result)
+
+    def test_EX_05_the_last_bytes_before_the_exit_arrive(self):
+        """EX-05: 200 times"""
+        program = '''
+import os, subprocess
+subprocess.Popen(["sleep", "40"])
+data = b"".join(b"%06d\\n" % i for i in range(9000))
+os.write(1, data)
+os._exit(0)
+'''
+        argv = self.argv(program=program)
+        expected = b"".join(b"%06d\n" % i for i in range(9000))
+        for _ in range(200):
+            result = self.run_argv(argv)
+            self.assertEqual((result.status, len(result.out)), (0, len(expected)), result.err)
+            self.assertEqual(result.out, expected)
+            self.assertLess(result.seconds, 20)
+
+    def test_EX_07_what_was_printed_before_the_timeout_is_kept(self):
+        """EX-07"""
+        program = 'import time\nprint("step 1 ok")\ntime.sleep(60)\n'
+        result = self.run_json(program, "--timeout", "2")
+        self.assertEqual(result.status, 124, result)
+        self.assertEqual(result.json["stdout"], "step 1 ok\n")
+        self.assertEqual(result.json["status"], "timed_out")
+        self.assertEqual(result.json["limit"], "time")
+        self.assertIsNone(result.json["exit_code"])
+        self.assertIsNone(result.json["signal"])
+        result = self.run_program(program, "--timeout", "1")
+        self.assertEqual((result.status, result.out), (124, b"step 1 ok\n"), result)
+        self.assertIn("timed out", result.err)
+
+    def test_EX_09_the_limit_that_was_set_is_the_limit(self):
+        """EX-09: a short one wins, also where files are collected"""
+        for road in ((), ("--output", "x", "--out-dir", self.out), ("--json",)):
+            with self.subTest(road=road):
+                result = self.run_program("import time; time.sleep(5)", "--timeout", "2", *road)
+                self.assertEqual(result.status, 124, result)
+                self.assertGreaterEqual(result.seconds, 2)
+                self.assertLess(result.seconds, 4, result)
+
+    def test_EX_09_a_fraction_of_a_second_is_a_limit(self):
+        """EX-09"""
+        result = self.run_program("import time; time.sleep(5)", "--timeout", "0.25")
+        self.assertEqual(result.status, 124, result)
+        self.assertLess(result.seconds, 2, result)
+
+    def test_EX_09_a_long_limit_is_not_cut_short(self):
+        """EX-09: no default of 30 or 60 seconds wins over a longer one"""
+        if not SOAK:
+            self.skipTest("takes 65 s; set CASEMATE_SOAK=1")
+        open_runs = []
+        for name, road in (("plain", ()), ("files", ("--output", "x", "--out-dir", self.out))):
+            path = self.write(f"{name}.py", 'import time; time.sleep(65); open("x", "w"); print("done")')
+            open_runs.append((self.start(self.argv("--timeout", "75", *road, path)), time.monotonic()))
+        for process, started in open_runs:
+            result = self.finish(process, started)
+            self.assertEqual((result.status, result.out), (0, b"done\n"), result)
+
+    def test_EX_11_an_open_input_does_not_hold_the_call(self):
+        """EX-11: standard input is not forwarded unless asked for"""
+        for options in ((), ("--timeout", "3"), ("--stdin",)):
+            with self.subTest(options=options):
+                feeder = subprocess.Popen(["sleep", "1000"], stdout=subprocess.PIPE)
+                try:
+                    result = self.run_program('print("hello")', *options, stdin=feeder.stdout)
+                    self.assertEqual((result.status, result.out), (0, b"hello\n"), result)
+                    self.assertLess(result.seconds, 2, result)
+                finally:
+                    feeder.kill()
+                    feeder.wait()
+                    feeder.stdout.close()
+
+    def test_EX_11_the_limit_fires_while_the_program_waits_for_input(self):
+        """EX-11"""
+        feeder = subprocess.Popen(["sleep", "1000"], stdout=subprocess.PIPE)
+        try:
+            result = self.run_program("input()", "--stdin", "--timeout", "1", stdin=feeder.stdout)
+            self.assertEqual(result.status, 124, result)
+            self.assertLess(result.seconds, 3, result)
+        finally:
+            feeder.kill()
+            feeder.wait()
+            feeder.stdout.close()
+
+    def test_input_reaches_the_program_only_when_asked_for(self):
+        program = "import sys; data = sys.stdin.buffer.read(); print(len(data), data[-2:])"
+        content = bytes(range(256)) * 20000
+        source = self.write("input", content)
+        for options, expected in (((), b"0 b''\n"), (("--stdin",), b"5120000 b'\\xfe\\xff'\n")):
+            with open(source, "rb") as stdin:
+                result = self.run_program(program, *options, stdin=stdin)
+            self.assertEqual((result.status, result.out), (0, expected), result)
+        process = self.start(self.argv("--stdin", program=program), stdin=subprocess.PIPE)
+        out, err = process.communicate(content, timeout=60)
+        self.assertEqual((process.returncode, out), (0, b"5120000 b'\\xfe\\xff'\n"), err)
+
+
+class Hostile(Case):
+    """Whatever a program does, the answer comes in time and complete and nothing is left of it."""
+
+    def end_of(self, program, *options, status=0):
+        result = self.run_json(PRINT_NAMESPACE + program, *options)
+        ended = ticks_now()
+        self.assertEqual(result.status, status, result)
+        self.assertLess(result.seconds, 8, result)
+        lines = result.json["stdout"].splitlines()
+        self.assertNothingRuns(lines[0], ended)
+        self.assertEqual(cgroups_of(result.json["sandbox"]["id"]), [])
+        return lines[1:]
+
+    def test_a_daemon_ends_with_the_call(self):
+        self.assertEqual(self.end_of('''
+import os, time
+read_end, write_end = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.write(write_end, b"1")
+        time.sleep(100)
+    os._exit(0)
+os.read(read_end, 1)
+print("left a daemon")
+'''), ["left a daemon"])
+
+    def test_500_children_end_with_the_call(self):
+        self.assertEqual(self.end_of('''
+import subprocess
+children = [subprocess.Popen(["sleep", "100"]) for _ in range(500)]
+print(len(children))
+''', "--pids", "600"), ["500"])
+
+    def test_an_inherited_pipe_does_not_hold_the_answer(self):
+        self.assertEqual(self.end_of('''
+import subprocess
+subprocess.Popen(["sh", "-c", "trap '' TERM INT HUP; sleep 100"], start_new_session=True)
+print("done")
+'''), ["done"])
+
+    def test_a_fork_bomb_meets_the_limit_and_ends(self):
+        lines = self.end_of('''
+import os, time
+count = 0
+try:
+    while count < 300:
+        if os.fork() == 0:
+            time.sleep(100)
+        count += 1
+except OSError as e:
+    print(e.strerror, count < 32)
+''', "--pids", "32")
+        self.assertEqual(lines, ["Resource temporarily unavailable True"])
+
+    def test_descendants_end_at_the_timeout(self):
+        self.end_of('''
+import os, signal, time
+for number in range(1, 65):
+    try: signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+for _ in range(5):
+    if os.fork() == 0:
+        os.setsid()
+while True: time.sleep(1)
+''', "--timeout", "1", status=124)
+
+    def test_memory_over_the_limit_is_named(self):
+        result = self.run_json("x = bytearray(400 << 20); print(len(x))", "--memory", "64M", "--disk", "1M")
+        self.assertEqual(result.json["limit"], "memory", result)
+        self.assertIn(result.json["status"], ("out_of_memory", "exited"), result)
+        if result.json["status"] == "out_of_memory":
+            self.assertEqual(result.status, 137, result)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,167 @@
+"""Runs the real program on the real kernel, each test with a state root and directories of its own.
+
+What a test leaves behind is looked for from outside, where a program cannot lie: by the inode of its
+process-id namespace, by our cgroups of its sandbox, and in the state root.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(os.environ.get("CASEMATE_BUILD_DIR", ROOT / "build/release")) / "casemate"
+SOAK = os.environ.get("CASEMATE_SOAK") == "1"
+CAP = 10 * 1024 * 1024  # of a stream in the JSON object
+
+# A program prints this first, so that the host can look for what is left of it.
+PRINT_NAMESPACE = "import os; print(os.readlink('/proc/self/ns/pid'), flush=True)\n"
+
+
+class Result:
+    def __init__(self, status, out, err, seconds):
+        self.status, self.out, self.seconds = status, out, seconds
+        self.err = err.decode("utf-8")  # what we say is always valid
+
+    @property
+    def text(self):
+        return self.out.decode("utf-8")
+
+    @property
+    def json(self):
+        return json.loads(self.out.decode("utf-8"))
+
+    def __repr__(self):
+        return f"exit {self.status} in {self.seconds:.2f} s\nout: {self.out[:2000]!r}\nerr: {self.err[:2000]!r}"
+
+
+def ticks_now():
+    """Now as /proc/PID/stat counts start times."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+
+
+def processes_in(namespace, started_before):
+    """Pids in a process-id namespace ("pid:[4026531836]"). The kernel uses a freed inode again, so
+    what started later than the run in question is somebody else's."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if os.readlink(entry / "ns/pid") != namespace:
+                continue
+            start = int((entry / "stat").read_text().rpartition(")")[2].split()[19])
+        except (OSError, ValueError, IndexError):
+            continue  # it ended while we looked
+        if start <= started_before:
+            found.append(int(entry.name))
+    return found
+
+
+def cgroups_of(sandbox_id):
+    roots = [Path("/sys/fs/cgroup")] + list(Path("/sys/fs/cgroup").glob("*"))
+    return [str(path) for root in roots for path in root.glob(f"casemate/*{sandbox_id}*")]
+
+
+@unittest.skipIf(os.geteuid() != 0, "the linux backend needs root")
+class Case(unittest.TestCase):
+    maxDiff = 4000
+
+    def setUp(self):
+        self.dir = Path(tempfile.mkdtemp(prefix="casemate-case-"))
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.state = self.dir / "state"
+        self.out = self.dir / "out"
+        self.addCleanup(self.nothing_is_left_in_the_state_root)
+
+    def write(self, name, content):
+        path = self.dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def argv(self, *options, program=None):
+        """Options, then the program's source written to a file (bytes or text), or nothing."""
+        words = [str(PROGRAM), "run", *map(str, options)]
+        return words if program is None else words + [str(self.write("program.py", program))]
+
+    def environment(self, extra=None):
+        environment = {"PATH": "/usr/bin:/bin", "CASEMATE_STATE_DIR": str(self.state)}
+        environment.update(extra or {})
+        return environment
+
+    def start(self, argv, **options):
+        options.setdefault("stdin", subprocess.DEVNULL)
+        options.setdefault("stdout", subprocess.PIPE)
+        options.setdefault("stderr", subprocess.PIPE)
+        environment = self.environment(options.pop("env", None))
+        return subprocess.Popen(argv, env=environment, **options)
+
+    def finish(self, process, started, limit=100):
+        try:
+            out, err = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self.fail(f"did not end in {limit} s: {process.communicate()}")
+        return Result(process.returncode, out or b"", err or b"", time.monotonic() - started)
+
+    def run_argv(self, argv, limit=100, **options):
+        started = time.monotonic()
+        return self.finish(self.start(argv, **options), started, limit)
+
+    def run_program(self, program, *options, **how):
+        """`casemate run OPTIONS program`."""
+        return self.run_argv(self.argv(*options, program=program), **how)
+
+    def run_json(self, program, *options, **how):
+        result = self.run_program(program, "--json", *options, **how)
+        self.assertEqual(result.out.count(b"\n"), 1, result)
+        return result
+
+    def assertRefused(self, result, code, *words):
+        """Exit 125 after one line with this code that holds all the words."""
+        self.assertEqual(result.status, 125, result)
+        errors = [line for line in result.err.splitlines() if line.startswith("casemate: error: ")]
+        self.assertEqual(len(errors), 1, result)
+        self.assertTrue(errors[0].startswith(f"casemate: error: {code}: "), result)
+        for word in words:
+            self.assertIn(word, errors[0], result)
+
+    def assertNothingLanded(self):
+        self.assertEqual(list(self.out.rglob("*")) if self.out.exists() else [], [])
+
+    def assertNothingStarted(self):
+        """No sandbox was made: the state root has never been written to."""
+        made = [str(path) for path in self.state.rglob("*")] if self.state.exists() else []
+        self.assertEqual(made, [], "a refusal started something")
+
+    def assertNothingRuns(self, namespace, ended):
+        self.assertRegex(namespace, r"^pid:\[\d+\]$")
+        self.assertEqual(processes_in(namespace, ended), [])
+
+    def nothing_is_left_in_the_state_root(self):
+        """Sandboxes end with the run; the keeper, who removes them, may be a moment behind."""
+        until = time.monotonic() + 10
+        while True:
+            left = [str(path) for folder in ("new", "sandboxes", "trash")
+                    for path in (self.state / folder).glob("*")]
+            if not left:
+                return
+            if time.monotonic() > until:
+                self.fail(f"left in the state root: {left}")
+            time.sleep(0.005)
+
+    def signal_once_it_prints(self, process, number):
+        """Waits for the program's first line and sends the signal; returns the line."""
+        line = process.stdout.readline()
+        process.send_signal(number)
+        return line
+
+
+__all__ = ["CAP", "Case", "PRINT_NAMESPACE", "PROGRAM", "ROOT", "Result", "SOAK", "cgroups_of",
+           "processes_in", "signal", "ticks_now"]

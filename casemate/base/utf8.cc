@@ -202,10 +202,12 @@ std::string encode_utf8(char32_t code_point) {
 std::string normalise_nfc(std::string_view valid) {
   require_valid(valid);
   utf8proc_uint8_t* mapped = nullptr;
+  // The library takes its flags as a sum, in a parameter of the enumeration's type.
+  // NOLINTNEXTLINE(clang-analyzer-optin.core.EnumCastOutOfRange)
+  constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
   const utf8proc_ssize_t length =
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()),
-                   static_cast<utf8proc_ssize_t>(valid.size()), &mapped,
-                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+                   static_cast<utf8proc_ssize_t>(valid.size()), &mapped, kOptions);
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
   if (length < 0) {
     throw std::runtime_error(fmt::format("NFC failed: {}", utf8proc_errmsg(length)));

@@ -68,11 +68,10 @@ void refuse_foreign_characters(std::string_view entry) {
 
 std::uint16_t parse_port(std::string_view entry, std::string_view digits) {
   std::uint32_t port = 0;
-  const char* end = digits.data() + digits.size();
   const bool decimal =
       !digits.empty() && digits.size() <= 5 && std::ranges::all_of(digits, is_digit);
-  if (!decimal || std::from_chars(digits.data(), end, port).ptr != end || port < 1 ||
-      port > 65535) {
+  if (!decimal || std::from_chars(digits.begin(), digits.end(), port).ptr != digits.end() ||
+      port < 1 || port > 65535) {
     refuse(entry, "its port is not a number from 1 to 65535");
   }
   return static_cast<std::uint16_t>(port);

@@ -37,6 +37,7 @@ class DigestInput {
 
 std::string join_hosts(const std::vector<HostPattern>& hosts) {
   std::vector<std::string> texts;
+  texts.reserve(hosts.size());
   for (const HostPattern& host : hosts) {
     texts.push_back(host.text());
   }

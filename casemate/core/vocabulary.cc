@@ -107,6 +107,7 @@ std::string_view spelling_of(const std::array<Spelling<Enum>, N>& table, Enum va
 template <typename Enum, std::size_t N>
 std::vector<std::string_view> all_spellings(const std::array<Spelling<Enum>, N>& table) {
   std::vector<std::string_view> texts;
+  texts.reserve(N);
   for (const auto& entry : table) {
     texts.push_back(entry.text);
   }
@@ -137,6 +138,7 @@ std::string join(const std::set<Enum>& values) {
     return "nothing";
   }
   std::vector<std::string_view> texts;
+  texts.reserve(values.size());
   for (const Enum value : values) {
     texts.push_back(to_string(value));
   }

@@ -1,0 +1,195 @@
+#include "apps/casemate/run_program.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "apps/casemate/check_only.h"
+#include "apps/casemate/console.h"
+#include "apps/casemate/option_parser.h"
+#include "apps/casemate/out_directory.h"
+#include "apps/casemate/program_file.h"
+#include "apps/casemate/refusal.h"
+#include "apps/casemate/stop_requests.h"
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+#include "casemate/core/exec.h"
+#include "casemate/kinds/codeact/run.h"
+#include "casemate/kinds/codeact/run_json.h"
+#include "casemate/policy/router.h"
+#include "casemate/transfer/file_store.h"
+#include "casemate/transfer/sink.h"
+
+namespace casemate::app {
+
+namespace {
+
+// Of each stream in the JSON object (surface, section 2).
+constexpr std::uint64_t kJsonStreamBytes = 10 * kMiB;
+
+// More than any name has when every byte of it is escaped.
+constexpr std::size_t kWholeName = 4096;
+
+SandboxRouter make_router(const RunOptions& options, Backends backends, const Log& log) {
+  RouterOptions router;
+  router.min_isolation = options.min_isolation;
+  router.denied_capabilities = options.denied_capabilities;
+  router.denied_identities = options.denied_identities;
+  router.log = log;
+  if (!options.backend) {
+    router.selection = Selection::first_that_can_serve;
+    return SandboxRouter(std::move(backends), std::move(router));
+  }
+  std::vector<std::string> names;
+  for (const auto& backend : backends) names.push_back(backend->declarations().name);
+  const std::vector<std::string_view> candidates(names.begin(), names.end());
+  router.selected = one_of("--backend", *options.backend, candidates);
+  return SandboxRouter(std::move(backends), std::move(router));
+}
+
+SandboxSpec make_spec(const RunOptions& options, CodeactOutputs outputs) {
+  CodeactSpecOptions spec;
+  spec.image = options.image;
+  spec.outputs = outputs;
+  spec.files_in = options.files_in;
+  spec.files_out = options.files_out;
+  spec.resources = options.resources;
+  spec.labels = options.labels;
+  return codeact_sandbox_spec(spec);
+}
+
+CodeactWiring make_wiring(const RunOptions& options, Backends backends, const Log& log) {
+  CodeactOutputs outputs = CodeactOutputs::none;
+  if (options.manifest) outputs = CodeactOutputs::manifest;
+  if (!options.outputs.empty()) outputs = CodeactOutputs::declared;
+  CodeactWiring wiring{make_router(options, std::move(backends), log),
+                       make_spec(options, outputs),
+                       outputs,
+                       nullptr,
+                       nullptr,
+                       options.json ? kJsonStreamBytes : 0,
+                       {"casemate run", {}, log}};
+  if (!options.files.empty()) {
+    wiring.file_store = std::make_shared<NamedFilesStore>(
+        std::vector<std::pair<std::string, std::filesystem::path>>(options.files.begin(),
+                                                                   options.files.end()));
+  }
+  return wiring;
+}
+
+CodeactRequest make_request(const RunOptions& options) {
+  CodeactRequest request;
+  request.code = read_program(options.program, options.files_in.max_bytes_per_file);
+  for (const auto& [name, path] : options.files) request.files.push_back(name);
+  request.outputs = options.outputs;
+  request.arguments = options.arguments;
+  request.environment = options.environment;
+  if (options.forward_stdin) request.stdin_descriptor = STDIN_FILENO;
+  request.timeout = options.timeout;
+  return request;
+}
+
+// The library speaks of a sink that overwrites; here that is an option.
+void name_the_option(CodeactRun& run) {
+  if (!run.collect_error || run.collect_error->code != "SandboxLandingExists") return;
+  run.collect_error->hint = "give --overwrite or another --out-dir";
+}
+
+// An output that was named and not written fails a run that did not fail by itself.
+void count_missing_outputs(CodeactRun& run) {
+  const bool succeeded = run.result.outcome == Outcome::exited && run.result.exit_code == 0;
+  if (!succeeded || run.missing_outputs.empty() || run.collect_error) return;
+  std::string names;
+  for (const std::string& name : run.missing_outputs) {
+    names += (names.empty() ? "" : ", ") + escape_for_display(name);
+  }
+  run.collect_error = CodeactCollectError{
+      .code = "SandboxOutputMissing",
+      .message = "the program did not write: " + names,
+      .hint = "have it write them in its current directory, under exactly these names",
+      .sentence = {}};
+}
+
+void say_what_came_of_it(const CodeactRun& run) {
+  for (const std::string& note : run.notes) say("note: " + note);
+  for (const LandedArtifact& artifact : run.artifacts) {
+    say_line("saved " + escape_for_display(artifact.name, kWholeName));
+  }
+  for (const std::string& name : run.missing_outputs) {
+    say_line("missing " + escape_for_display(name, kWholeName));
+  }
+  if (run.collect_error) {
+    say_error(run.collect_error->code, run.collect_error->message, run.collect_error->hint);
+  }
+}
+
+int exit_status(const CodeactRun& run, const StopRequests& stop) {
+  if (run.result.outcome == Outcome::cancelled) {
+    return stop.exit_status().value_or(shell_exit_status(run.result));
+  }
+  const int status = shell_exit_status(run.result);
+  return status == 0 && run.collect_error ? kExitRefused : status;
+}
+
+int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
+  CodeactRequest request = make_request(options);
+  std::optional<OutDirectory> out_directory;
+  if (wiring.outputs != CodeactOutputs::none) {
+    out_directory.emplace(*options.out_dir);
+    wiring.output_sink = make_file_system_sink(
+        *options.out_dir, {options.overwrite ? Overwrite::yes : Overwrite::no, {}});
+  }
+  GuestStream out(STDOUT_FILENO);
+  GuestStream err(STDERR_FILENO);
+  if (!options.json) {
+    request.on_output = [&](OutputStream stream, std::span<const char> bytes) {
+      (stream == OutputStream::out ? out : err).write(bytes);
+    };
+  }
+  StopRequests stop;
+  try {
+    CodeactRun run = run_codeact(wiring, options.key, request, {std::nullopt, stop.token()});
+    if (out_directory) out_directory->keep();
+    out.finish();
+    err.finish();
+    name_the_option(run);
+    count_missing_outputs(run);
+    if (options.json) write_all(STDOUT_FILENO, codeact_run_json(run, ArtifactPaths::shown) + '\n');
+    say_what_came_of_it(run);
+    return exit_status(run, stop);
+  } catch (const SandboxCancelled& cancelled) {
+    report(cancelled, options.json ? OutputFormat::json : OutputFormat::streams);
+    return stop.exit_status().value_or(128 + SIGINT);
+  }
+}
+
+// The same road up to where a sandbox would be started.
+int check(const RunOptions& options, const Backends& backends, const Log& log) {
+  CodeactWiring wiring = make_wiring(options, start_nothing(backends), log);
+  if (wiring.outputs != CodeactOutputs::none) wiring.output_sink = sink_for_check(*options.out_dir);
+  try {
+    run_codeact(wiring, options.key, make_request(options), {});
+  } catch (const WouldStart&) {
+    return 0;
+  }
+  throw std::logic_error("a check got past the start of a sandbox");
+}
+
+}  // namespace
+
+int run_program(const RunOptions& options, const Backends& backends, const Log& log) {
+  if (options.check) return check(options, backends, log);
+  return run_to_its_end(options, make_wiring(options, backends, log));
+}
+
+}  // namespace casemate::app

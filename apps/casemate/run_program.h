@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "apps/casemate/run_options.h"
+#include "casemate/base/log.h"
+#include "casemate/core/backend.h"
+
+namespace casemate::app {
+
+using Backends = std::vector<std::shared_ptr<SandboxBackend>>;
+
+// Runs (or, with `options.check`, only matches) a program by the same road as the tool, and writes
+// what the surface says: its streams or the JSON object to standard output and error, and what
+// became of its outputs to standard error. Returns the exit status. Refusals before the program
+// ran, and a provider that failed under it, are thrown, and so are `OutputClosed` and
+// `OutputFailed`; a stop by signal is a status.
+int run_program(const RunOptions& options, const Backends& backends, const Log& log);
+
+}  // namespace casemate::app

@@ -1,0 +1,215 @@
+#include "apps/casemate/run_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "apps/casemate/verbs.h"
+#include "casemate/backends/in_process/backend.h"
+#include "casemate/core/errors.h"
+
+namespace casemate::app {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+// What a run on a scripted sandbox wrote, and its exit status.
+struct Ran {
+  int status = -1;
+  std::string out;
+  std::string err;
+};
+
+class RunProgram : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "run-XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    std::ofstream(directory_ / "program.py") << "print(1)\n";
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  static in_process::InProcessBackendOptions claims_container() {
+    in_process::InProcessBackendOptions options;
+    options.declarations.name = "fake";
+    options.declarations.isolation = Isolation::container;
+    options.declarations.capabilities = {Capability::exec, Capability::files_in,
+                                         Capability::files_out};
+    return options;
+  }
+
+  Ran run(const in_process::OnExec& script, std::vector<std::string> words = {}) {
+    in_process::InProcessSandboxOptions sandbox;
+    sandbox.on_exec = script;
+    backend_ = std::make_shared<in_process::InProcessSandboxBackend>(
+        std::make_shared<in_process::InProcessSandbox>(std::move(sandbox)), claims_container());
+    words.push_back((directory_ / "program.py").string());
+    std::vector<const char*> line;
+    for (const std::string& word : words) line.push_back(word.c_str());
+    const RunOptions options =
+        read_run_options(parse_line(line, kRunVerb.options),
+                         [](const std::string&) { return std::optional<std::string>(); });
+    Ran ran;
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    try {
+      ran.status = run_program(options, {backend_}, {});
+    } catch (...) {
+      ::testing::internal::GetCapturedStdout();
+      ::testing::internal::GetCapturedStderr();
+      throw;
+    }
+    ran.out = ::testing::internal::GetCapturedStdout();
+    ran.err = ::testing::internal::GetCapturedStderr();
+    return ran;
+  }
+
+  // The options of a run with one output.
+  std::vector<std::string> with_output(std::vector<std::string> words = {}) {
+    words.insert(words.end(), {"--output", "x", "--out-dir", (directory_ / "out").string()});
+    return words;
+  }
+
+  std::filesystem::path directory_;
+  std::shared_ptr<in_process::InProcessSandboxBackend> backend_;
+};
+
+ExecResult ended(Outcome outcome) {
+  ExecResult result;
+  result.outcome = outcome;
+  result.stopped_known = true;
+  result.stdout = "kept\n";
+  if (outcome == Outcome::timed_out) result.limit = Limit::time;
+  if (outcome == Outcome::out_of_memory) result.limit = Limit::memory;
+  return result;
+}
+
+TEST_F(RunProgram, PassesStreamsOnAndKeepsTheProgramsStatus) {
+  const Ran ran = run([](const auto&) { return in_process::finished("out\n\xff", 7, "err\n"); });
+  EXPECT_EQ(ran.status, 7);
+  EXPECT_EQ(ran.out, "out\n\xff");
+  EXPECT_EQ(ran.err, "err\n");
+}
+
+TEST_F(RunProgram, GivesEachOutcomeItsExitStatus) {
+  EXPECT_EQ(run([](const auto&) { return ended(Outcome::timed_out); }).status, 124);
+  EXPECT_EQ(run([](const auto&) { return ended(Outcome::out_of_memory); }).status, 137);
+  EXPECT_EQ(run([](const auto&) { return ended(Outcome::cancelled); }).status, 130);
+  const Ran killed = run([](const auto&) {
+    ExecResult result = ended(Outcome::signaled);
+    result.signal = "SIGSEGV";
+    return result;
+  });
+  EXPECT_EQ(killed.status, 139);
+  EXPECT_THAT(killed.err, HasSubstr("casemate: note: the program was ended by SIGSEGV.\n"));
+}
+
+TEST_F(RunProgram, WritesOneJsonObjectInsteadOfTheStreams) {
+  const Ran ran = run([](const auto&) { return ended(Outcome::timed_out); }, {"--json"});
+  EXPECT_EQ(ran.status, 124);
+  EXPECT_THAT(ran.out, StartsWith(R"({"status":"timed_out","exit_code":null,"signal":null,)"
+                                  R"("stdout":"kept\n",)"));
+  EXPECT_THAT(ran.out, HasSubstr(R"("limit":"time")"));
+  EXPECT_EQ(ran.out.back(), '\n');
+}
+
+TEST_F(RunProgram, FailsASuccessThatDidNotWriteItsOutput) {
+  const Ran missing = run([](const auto&) { return in_process::finished(); }, with_output());
+  EXPECT_EQ(missing.status, 125);
+  EXPECT_THAT(missing.err, StartsWith("missing x\ncasemate: error: SandboxOutputMissing: "));
+  const Ran failed = run([](const auto&) { return in_process::finished({}, 3); }, with_output());
+  EXPECT_EQ(failed.status, 3);
+  EXPECT_EQ(failed.err, "missing x\n");
+}
+
+TEST_F(RunProgram, LandsOutputsAndNamesThem) {
+  const auto script = [](const in_process::Execution& execution) {
+    execution.store.put_file(execution.directory + "/x", "content");
+    return in_process::finished();
+  };
+  const Ran ran = run(script, with_output());
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_EQ(ran.err, "saved x\n");
+  EXPECT_EQ(std::filesystem::file_size(directory_ / "out" / "x"), 7U);
+  const Ran again = run(script, with_output({"--json"}));
+  EXPECT_EQ(again.status, 125);
+  EXPECT_THAT(again.err, HasSubstr("casemate: error: SandboxLandingExists: "));
+  EXPECT_THAT(again.err, HasSubstr("give --overwrite"));
+  EXPECT_THAT(again.out, HasSubstr(R"("status":"exited","exit_code":0)"));
+  EXPECT_EQ(run(script, with_output({"--overwrite"})).status, 0);
+}
+
+TEST_F(RunProgram, RefusesWithoutStartingAnythingAndLeavesNoDirectory) {
+  const auto never = [](const in_process::Execution&) -> ExecResult {
+    throw std::logic_error("started");
+  };
+  EXPECT_THROW(run(never, {"--min-isolation", "microvm"}), SandboxBackendNotPermitted);
+  EXPECT_THROW(run(never, {"--backend", "fakee"}), InvalidArgument);
+  EXPECT_THROW(run(never, with_output({"--deny-capability", "files_out"})),
+               SandboxCapabilityDenied);
+  EXPECT_TRUE(backend_->keys().empty());
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "out"));
+}
+
+TEST_F(RunProgram, ChecksTheSameAndStartsNothing) {
+  const auto never = [](const in_process::Execution&) -> ExecResult {
+    throw std::logic_error("started");
+  };
+  const Ran ran = run(never, with_output({"--check"}));
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_EQ(ran.out + ran.err, "");
+  EXPECT_TRUE(backend_->keys().empty());
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "out"));
+  EXPECT_THROW(run(never, {"--check", "--min-isolation", "vm"}), SandboxBackendNotPermitted);
+  EXPECT_THROW(run(never, {"--check", "--file", "x=/nowhere"}), SandboxFileError);
+}
+
+TEST_F(RunProgram, AskingForTheBackendByNameTakesIt) {
+  EXPECT_EQ(run([](const auto&) { return in_process::finished(); }, {"--backend", "fake"}).status,
+            0);
+}
+
+TEST_F(RunProgram, AProviderThatFailsUnderTheProgramIsThrown) {
+  EXPECT_THROW(run([](const in_process::Execution&) -> ExecResult {
+                 throw SandboxUnavailable("the connection ended");
+               }),
+               SandboxUnavailable);
+}
+
+TEST_F(RunProgram, StopsTheProgramAtASignalAndStillWritesItsJson) {
+  // In a child: a signal that is blocked stays so.
+  const auto path = directory_ / "json";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    const Ran ran = run(
+        [](const in_process::Execution& execution) {
+          ::kill(::getpid(), SIGTERM);
+          while (!execution.control.stop.stop_requested()) ::usleep(1000);
+          return ended(Outcome::cancelled);
+        },
+        {"--json"});
+    std::ofstream(path) << ran.out;
+    ::_exit(ran.status);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 143);
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(text, StartsWith(R"({"status":"cancelled")"));
+}
+
+}  // namespace
+}  // namespace casemate::app

@@ -17,7 +17,7 @@
 //   ends everything of the exec. Standard input has a window: at most `kStdinWindow` bytes are
 //   under way that `stdin_taken` has not given back, so `cancel` never waits behind input.
 //
-// Files, at most one a call; attached. In sequence, each answered before the next:
+// Files, any number; attached. In sequence on each, one answered before the next:
 //   host `write_file`, `data`..., `end`  -> guest `done` | `failed`, in any case after `end`
 //   host `stat_file`                     -> guest `entry` | `failed`
 //   host `read_file`                     -> guest `data`..., `end` | `failed` at any point

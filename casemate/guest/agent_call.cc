@@ -1,0 +1,146 @@
+#include "casemate/guest/agent_call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include "casemate/base/digest.h"
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+#include "casemate/guest/agent_process.h"
+#include "casemate/sys/socket.h"
+
+namespace casemate::guest {
+namespace {
+
+[[noreturn]] void throw_closed() {
+  throw SandboxUnavailable("the call is closed", "open a new one");
+}
+
+}  // namespace
+
+AgentCall::AgentCall(std::string id, sys::UniqueFd control_stream,
+                     std::shared_ptr<const AgentSandboxParts> parts,
+                     std::shared_ptr<CallAccounting> accounting, const CallControl& control)
+    : id_(std::move(id)),
+      directory_(parts->info.work_dir + "/" + id_),
+      parts_(std::move(parts)),
+      accounting_(std::move(accounting)) {
+  control_.emplace(std::move(control_stream), parts_->timing.silence);
+  std::vector<int> groups;
+  if (accounting_) groups = accounting_->groups();
+  control_->put(FrameType::open_call, encode(OpenCall{kProtocolVersion, id_}), groups);
+  control_->flush(control);
+  const Frame answer = control_->receive(control);
+  try {
+    if (is(answer, FrameType::failed)) {
+      const Failure failure = decode_failure(answer.payload);
+      write_log(parts_->log, LogLevel::warning,
+                fmt::format("sandbox {}: opening a call failed: {}", parts_->info.id,
+                            escape_for_display(failure.text)));
+      throw SandboxUnavailable(fmt::format("the sandbox could not open call {}: {}", id_,
+                                           std::generic_category().message(failure.error)));
+    }
+    if (!is(answer, FrameType::call_opened)) throw ProtocolError("no answer to open_call");
+    if (decode_call_opened(answer.payload).version != kProtocolVersion) {
+      throw ProtocolError("another version of the protocol");
+    }
+  } catch (const ProtocolError& error) {
+    throw_guest_lied(error.what());
+  }
+}
+
+AgentCall::~AgentCall() {
+  if (owner_.is_current()) close();
+}
+
+// Host and guest each get one end of a new connection; the guest's travels over the control stream.
+sys::UniqueFd AgentCall::attach(AttachKind kind, const CallControl& control) {
+  auto [near, far] = sys::socket_pair(sys::SocketType::stream);
+  const std::lock_guard lock(control_mutex_);
+  if (!control_) throw_closed();
+  const std::array<int, 1> descriptors{far.get()};
+  control_->put(FrameType::attach, encode(kind), descriptors);
+  try {
+    control_->flush(control);
+  } catch (...) {
+    control_.reset();  // half a frame may have gone
+    throw;
+  }
+  return std::move(near);
+}
+
+std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const CallControl& control) {
+  const std::string payload = encode_request(request, directory_ + "/work");
+  if (control.stop.stop_requested()) return AgentProcess::never_started();
+  auto process = std::make_unique<AgentProcess>(attach(AttachKind::exec, control), payload, request,
+                                                parts_, accounting_);
+  process->await_start(control);
+  return process;
+}
+
+bool AgentCall::close() noexcept {
+  if (!owner_.is_current()) return false;
+  std::vector<std::unique_ptr<Connection>> files;
+  {
+    const std::lock_guard lock(files_mutex_);
+    closing_ = true;
+    files.swap(idle_files_);
+  }
+  files.clear();
+  const std::lock_guard lock(control_mutex_);
+  if (!control_) return known_;
+  CallControl patience;
+  patience.deadline = sys::SteadyTime::clock::now() + parts_->timing.close_patience;
+  try {
+    known_ = end(patience);
+  } catch (const std::exception& error) {
+    write_log(parts_->log, LogLevel::warning,
+              std::string("closing a call failed: ") + error.what());
+    known_ = false;
+  }
+  control_.reset();
+  if (accounting_) accounting_->closed(known_);
+  return known_;
+}
+
+bool AgentCall::end(const CallControl& control) {
+  control_->put(FrameType::close_call);
+  control_->flush(control);
+  const Frame answer = control_->receive(control);
+  if (!is(answer, FrameType::call_closed)) throw ProtocolError("no answer to close_call");
+  return decode_call_closed(answer.payload).known;
+}
+
+AgentSandbox::AgentSandbox(AgentSandboxParts parts)
+    : parts_(std::make_shared<const AgentSandboxParts>(std::move(parts))) {}
+
+SandboxInfo AgentSandbox::info() const { return parts_->info; }
+
+std::unique_ptr<Call> AgentSandbox::open_call(const CallProfile& profile,
+                                              const CallControl& control) {
+  std::string id = profile.id.empty() ? random_hex(6) : profile.id;
+  if (!is_call_id(id)) {
+    throw InvalidArgument(fmt::format("the call id '{}' is refused: it is not 12 hex digits",
+                                      escape_for_display(id)));
+  }
+  if (control.stop.stop_requested()) {
+    throw SandboxCancelled("the call was cancelled by its caller");
+  }
+  sys::UniqueFd stream = parts_->connect(control);
+  std::shared_ptr<CallAccounting> accounting;
+  if (parts_->account) accounting = parts_->account(id);
+  try {
+    return std::make_unique<AgentCall>(std::move(id), std::move(stream), parts_, accounting,
+                                       control);
+  } catch (...) {
+    if (accounting) accounting->closed(false);
+    throw;
+  }
+}
+
+}  // namespace casemate::guest

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "casemate/core/sandbox.h"
+#include "casemate/guest/agent_sandbox.h"
+#include "casemate/guest/connection.h"
+#include "casemate/guest/protocol.h"
+#include "casemate/sys/owner_process.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::guest {
+
+// One control connection and what is attached by it. See `Call`.
+class AgentCall : public Call {
+ public:
+  // Opens the call over `control_stream`; throws as `Sandbox::open_call`.
+  AgentCall(std::string id, sys::UniqueFd control_stream,
+            std::shared_ptr<const AgentSandboxParts> parts,
+            std::shared_ptr<CallAccounting> accounting, const CallControl& control);
+  ~AgentCall() override;
+
+  const std::string& id() const override { return id_; }
+  const std::string& directory() const override { return directory_; }
+  std::unique_ptr<Process> start(const ExecRequest& request, const CallControl& control) override;
+  bool close() noexcept override;
+
+  void write_file(std::string_view path, std::span<const char> content,
+                  std::string_view working_directory, const CallControl& control) override;
+  std::optional<SandboxEntry> stat_file(std::string_view path, std::string_view working_directory,
+                                        const CallControl& control) override;
+  std::string read_file(std::string_view path, std::string_view working_directory,
+                        std::uint64_t max_bytes, const CallControl& control) override;
+  void remove(std::string_view path, std::string_view working_directory, Recursive recursive,
+              const CallControl& control) override;
+  std::vector<SandboxEntry> list_dir(std::string_view path, std::string_view working_directory,
+                                     const CallControl& control) override;
+
+ private:
+  sys::UniqueFd attach(AttachKind kind, const CallControl& control);
+  template <typename Talk>
+  auto with_files(const CallControl& control, Talk talk);
+  [[noreturn]] void fail(const Failure& failure, const FilePath& file, std::string_view verb);
+  bool end(const CallControl& control);
+
+  std::string id_;
+  std::string directory_;
+  std::shared_ptr<const AgentSandboxParts> parts_;
+  std::shared_ptr<CallAccounting> accounting_;
+  sys::OwnerProcess owner_;
+
+  std::mutex
+      control_mutex_;  // attach and close; never held while a program or a file is waited for
+  std::optional<Connection> control_;
+  bool known_ = false;
+
+  std::mutex files_mutex_;  // only the list
+  std::vector<std::unique_ptr<Connection>> idle_files_;
+  bool closing_ = false;
+};
+
+}  // namespace casemate::guest

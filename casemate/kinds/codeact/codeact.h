@@ -22,28 +22,29 @@
 
 namespace casemate {
 
+// Every field has an initialiser, so that a host that names only some is not warned of the rest.
 struct CodeactToolOptions {
   // What a program may ask to have shared. With one, the model sees `files`; null: it does not.
   // A store that is not a directory store must not show what the sink lands: see `refuse_overlap`.
-  std::shared_ptr<const FileStore> file_store;
+  std::shared_ptr<const FileStore> file_store{};
   // Where outputs land; required by, and refused without, an `outputs` mode.
-  std::shared_ptr<OutputSink> output_sink;
+  std::shared_ptr<OutputSink> output_sink{};
   // Allows a directory store and a file-system sink that overlap.
-  std::optional<UnsafeSharedStore> unsafe_shared_store;
+  std::optional<UnsafeSharedStore> unsafe_shared_store{};
   CodeactOutputs outputs = CodeactOutputs::none;
   // The host's label for the most confidential data that may leave by what this tool can carry out.
-  std::optional<std::string> outbound_max_confidentiality;
-  std::optional<std::string> image;
-  std::optional<std::string> image_id;
+  std::optional<std::string> outbound_max_confidentiality{};
+  std::optional<std::string> image{};
+  std::optional<std::string> image_id{};
   std::chrono::nanoseconds exec_timeout = kDefaultCodeactTimeout;
   TransferLimits files_in = kDefaultTransferLimits;
   TransferLimits files_out = kDefaultCodeactFilesOut;
   // A result carries at most so many bytes of each stream, head and tail.
   std::uint64_t capture_bytes = kDefaultCaptureBytes;
-  Resources resources;
-  std::map<std::string, std::string> labels;
-  ReclaimCallback on_reclaim_failure;
-  Log log;
+  Resources resources{};
+  std::map<std::string, std::string> labels{};
+  ReclaimCallback on_reclaim_failure{};
+  Log log{};
 };
 
 // `[execute_code]`, or nothing where `router` has no backend. Where it has one, refuses in this

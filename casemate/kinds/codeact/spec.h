@@ -39,15 +39,16 @@ inline constexpr std::uint64_t kMaxManifestBytes = 64 * kKiB;
 // Outputs: 8 MiB a file, 32 MiB, 8 files. The program counts among the files that go in.
 inline constexpr TransferLimits kDefaultCodeactFilesOut{8 * kMiB, 32 * kMiB, 8};
 
+// Every field has an initialiser, so that a host that names only some is not warned of the rest.
 struct CodeactSpecOptions {
   // Absent: the backend's own.
-  std::optional<std::string> image;
-  std::optional<std::string> image_id;
+  std::optional<std::string> image{};
+  std::optional<std::string> image_id{};
   CodeactOutputs outputs = CodeactOutputs::none;
   TransferLimits files_in = kDefaultTransferLimits;
   TransferLimits files_out = kDefaultCodeactFilesOut;
-  Resources resources;
-  std::map<std::string, std::string> labels;
+  Resources resources{};
+  std::map<std::string, std::string> labels{};
 };
 
 // Kind `codeact`, requires exec and files_in, with outputs files_out too; egress closed; no floor

@@ -1,0 +1,63 @@
+#include "casemate/kinds/codeact/description.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <string>
+
+#include "casemate/core/host_pattern.h"
+#include "casemate/tool/parameters.h"
+#include "tests/support/golden.h"
+
+namespace casemate::codeact {
+namespace {
+
+// What models read: tests/golden/codeact, one file a combination.
+class Description : public testing::TestWithParam<std::tuple<SharedFiles, CodeactOutputs>> {};
+
+TEST_P(Description, IsWhatAReviewerRead) {
+  const auto [files, outputs] = GetParam();
+  CodeactSpecOptions options;
+  options.outputs = outputs;
+  expect_golden(fmt::format("codeact/description_{}_{}.txt",
+                            files == SharedFiles::yes ? "files" : "no_files", to_string(outputs)),
+                tool_description(codeact_sandbox_spec(options), files, outputs) + "\n\n" +
+                    tool_parameters(files, outputs));
+}
+
+INSTANTIATE_TEST_SUITE_P(EachCombination, Description,
+                         testing::Combine(testing::Values(SharedFiles::no, SharedFiles::yes),
+                                          testing::Values(CodeactOutputs::none,
+                                                          CodeactOutputs::declared,
+                                                          CodeactOutputs::manifest)));
+
+TEST(CodeactDescription, NamesTheHostsThatTheSpecAllows) {
+  SandboxSpec spec = codeact_sandbox_spec();
+  spec.egress = Egress::allowlist;
+  const auto text = [&] { return tool_description(spec, SharedFiles::no, CodeactOutputs::none); };
+  EXPECT_NE(text().find("It has no network."), std::string::npos);
+  spec.egress_allow = {HostPattern::parse("pypi.org"), HostPattern::parse("*.example.org:8443")};
+  EXPECT_NE(text().find("these hosts and no others: pypi.org, *.example.org:8443."),
+            std::string::npos);
+  spec.egress = Egress::unrestricted;
+  EXPECT_NE(text().find("It can use the network."), std::string::npos);
+}
+
+TEST(CodeactDescription, SaysTheCapsInForce) {
+  CodeactSpecOptions options;
+  options.outputs = CodeactOutputs::manifest;
+  options.files_out = {100, 3 * kMiB, 2};
+  EXPECT_NE(tool_description(codeact_sandbox_spec(options), SharedFiles::no, options.outputs)
+                .find("At most 1 file, 100 bytes each and 3 MiB in all."),
+            std::string::npos);
+}
+
+TEST(CodeactDescription, HasASchemaThatIsHeld) {
+  const ToolParameters parameters =
+      ToolParameters::parse(tool_parameters(SharedFiles::yes, CodeactOutputs::declared));
+  EXPECT_NO_THROW(parameters.check(R"({"code":"","files":["a"],"outputs":["b"]})"));
+}
+
+}  // namespace
+}  // namespace casemate::codeact

@@ -1,0 +1,479 @@
+#include "casemate/kinds/codeact/run.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "casemate/kinds/codeact/scripted_test.h"
+#include "casemate/tool/refusals.h"
+#include "tests/support/expect_refusal.h"
+
+namespace casemate::codeact {
+namespace {
+
+using in_process::Operation;
+
+CodeactRequest code(std::string text = "print(1)") {
+  CodeactRequest request;
+  request.code = std::move(text);
+  return request;
+}
+
+CodeactRequest with_files(std::vector<std::string> files) {
+  CodeactRequest request = code();
+  request.files = std::move(files);
+  return request;
+}
+
+// -- How a program is run ------------------------------------------------------------------------
+
+TEST(RunCodeact, StartsTheInterpreterOnTheProgramInItsOwnDirectory) {
+  Scripted scripted([](const Program& program) {
+    EXPECT_EQ(program.source(), "print(1)");
+    return exited(0, "1\n");
+  });
+  CodeactRequest request = code();
+  request.arguments = {"-x", "two words"};
+  const CodeactRun run = scripted.run(request);
+  EXPECT_EQ(run.result.stdout, "1\n");
+
+  const auto command = scripted.sandbox->commands().at(0);
+  const std::string directory = scripted.sandbox->calls().at(0).directory;
+  EXPECT_EQ(command.command, "python3 " + directory + "/program/program.py -x 'two words'");
+  EXPECT_EQ(command.directory, directory + "/work");
+  EXPECT_EQ(command.timeout, std::chrono::seconds(120));
+}
+
+TEST(RunCodeact, HandsTheProgramsBytesOnUnchanged) {
+  const std::string source("\xef\xbb\xbf# \xe9\r\nprint(1)\0", 17);
+  Scripted scripted([&](const Program& program) {
+    EXPECT_EQ(program.source(), source);
+    return exited();
+  });
+  scripted.run(code(source));
+  Scripted empty([&](const Program& program) {
+    EXPECT_EQ(program.source(), "");
+    return exited();
+  });
+  empty.run(code(""));
+}
+
+TEST(RunCodeact, GivesTheInterpreterItsEnvironment) {
+  Scripted scripted;
+  CodeactRequest request = code();
+  request.environment = {{"NAME", "value"}, {"PYTHONUNBUFFERED", ""}, {"PYTHONPATH", "/opt/lib"}};
+  scripted.run(request);
+  EXPECT_EQ(scripted.sandbox->commands().at(0).environment,
+            (std::map<std::string, std::string>{{"NAME", "value"},
+                                                {"PYTHONPATH", "/casemate/python:/opt/lib"},
+                                                {"PYTHONUNBUFFERED", ""},
+                                                {"PYTHONNOUSERSITE", "1"},
+                                                {"PYTHONDONTWRITEBYTECODE", "1"}}));
+  EXPECT_EQ(codeact_environment({}).at("PYTHONPATH"), "/casemate/python");
+}
+
+TEST(RunCodeact, PutsSharedFilesByteForByteIntoTheCurrentDirectory) {
+  std::string every_byte;
+  for (int byte = 0; byte < 256; ++byte) every_byte += static_cast<char>(byte);
+  Scripted scripted([&](const Program& program) {
+    EXPECT_EQ(program.read("data/all.bin"), every_byte);
+    EXPECT_EQ(program.read("empty"), "");
+    EXPECT_EQ(program.read("not asked for"), std::nullopt);
+    return exited();
+  });
+  scripted.wiring.file_store = std::make_shared<InMemoryStore>(std::map<std::string, std::string>{
+      {"data/all.bin", every_byte}, {"empty", ""}, {"not asked for", "x"}});
+  scripted.run(with_files({"data/all.bin", "empty"}));
+}
+
+TEST(RunCodeact, ReservesNoNameForTheProgram) {
+  Scripted scripted([](const Program& program) {
+    EXPECT_EQ(program.read("program.py"), "shared");
+    EXPECT_EQ(program.source(), "print(1)");
+    return exited();
+  });
+  scripted.wiring.file_store = std::make_shared<InMemoryStore>(
+      std::map<std::string, std::string>{{"program.py", "shared"}, {"outputs.json", "[]"}});
+  scripted.run(with_files({"program.py", "outputs.json"}));
+}
+
+TEST(RunCodeact, PassesNamesOnThatAShellOrAGlobWouldTakeApart) {
+  // IN-04: a name is a value, never a part of a command or a program.
+  const std::vector<std::string> names{"x';touch pwn;'.txt",
+                                       "$(touch pwn).txt",
+                                       "`touch pwn`.txt",
+                                       "a b;touch pwn.txt",
+                                       "-rf",
+                                       "--help",
+                                       "x\"; import os; #",
+                                       "*"};
+  std::map<std::string, std::string> files;
+  for (const std::string& name : names) files[name] = name;
+  Scripted scripted([&](const Program& program) {
+    for (const std::string& name : names) EXPECT_EQ(program.read(name), name);
+    return exited();
+  });
+  scripted.wiring.file_store = std::make_shared<InMemoryStore>(files);
+  scripted.run(with_files(names));
+  EXPECT_EQ(scripted.sandbox->commands().at(0).command.find("pwn"), std::string::npos);
+}
+
+TEST(RunCodeact, ForwardsADescriptorAsStandardInput) {
+  StdinMode mode = StdinMode::piped;
+  int descriptor = 0;
+  Scripted scripted([&](const Program& program) {
+    mode = program.execution().request.stdin_mode;
+    descriptor = program.execution().request.stdin_descriptor;
+    return exited();
+  });
+  scripted.run(code());
+  EXPECT_EQ(mode, StdinMode::empty);
+  CodeactRequest request = code();
+  request.stdin_descriptor = 0;
+  scripted.run(request);
+  EXPECT_EQ(mode, StdinMode::forwarded);
+  EXPECT_EQ(descriptor, 0);
+}
+
+TEST(RunCodeact, TellsEachStepBeforeItBegins) {
+  Scripted scripted([](const Program&) { return exited(); }, {.outputs = CodeactOutputs::declared});
+  CodeactRequest request = code();
+  request.outputs = {"a"};
+  std::vector<std::string> steps;
+  request.progress = [&](std::string_view step) { steps.emplace_back(step); };
+  scripted.run(request);
+  EXPECT_EQ(steps, (std::vector<std::string>{"preparing the sandbox", "running the program",
+                                             "collecting outputs"}));
+}
+
+TEST(RunCodeact, PassesOutputOnWholeAndKeepsHeadAndTail) {
+  Scripted scripted([](const Program&) { return exited(0, std::string(1000, 'x'), "err"); });
+  scripted.wiring.capture_bytes = 100;
+  CodeactRequest request = code();
+  std::string seen;
+  request.on_output = [&](OutputStream stream, std::span<const char> bytes) {
+    if (stream == OutputStream::out) seen.append(bytes.begin(), bytes.end());
+  };
+  const CodeactRun run = scripted.run(request);
+  EXPECT_EQ(seen.size(), 1000U);
+  EXPECT_EQ(run.result.stdout.size(), 100U);
+  EXPECT_EQ(run.result.stdout_missing_bytes, 900U);
+  EXPECT_EQ(run.result.stderr, "err");
+}
+
+TEST(RunCodeact, LetsPassWhatAListenerThrewAndLeavesNothing) {
+  Scripted scripted([](const Program&) { return exited(0, "text"); });
+  CodeactRequest request = code();
+  request.on_output = [](OutputStream, std::span<const char>) { throw std::logic_error("mine"); };
+  EXPECT_THROW(scripted.run(request), std::logic_error);
+  EXPECT_TRUE(scripted.sandbox->calls().at(0).closed);
+}
+
+TEST(RunCodeact, MeasuresItsSteps) {
+  Scripted scripted;
+  const CodeactTimings timings = scripted.run(code()).timings;
+  EXPECT_GT(timings.acquire.count(), 0);
+  EXPECT_GT(timings.stage.count(), 0);
+  EXPECT_GT(timings.run.count(), 0);
+  EXPECT_GE(timings.total, timings.acquire + timings.stage + timings.run + timings.collect);
+}
+
+// -- Refusals before anything is read or started -------------------------------------------------
+
+TEST(RunCodeact, RefusesAnEmptyKeyPart) {
+  Scripted scripted;
+  scripted.key.thread_id = "";
+  expect_refusal<InvalidArgument>([&] { scripted.run(code()); }, "thread");
+  EXPECT_TRUE(scripted.untouched());
+}
+
+TEST(RunCodeact, TakesATimeoutAboveZeroUpToSevenDays) {
+  Scripted scripted;
+  CodeactRequest request = code();
+  const auto refused = [&](std::chrono::nanoseconds timeout) {
+    request.timeout = timeout;
+    expect_refusal<InvalidArgument>([&] { scripted.run(request); }, "604800");
+  };
+  refused(std::chrono::nanoseconds(0));
+  refused(std::chrono::seconds(-1));
+  refused(std::chrono::seconds(604800) + std::chrono::nanoseconds(1));
+  EXPECT_TRUE(scripted.untouched());
+  request.timeout = std::chrono::nanoseconds(1);
+  EXPECT_NO_THROW(scripted.run(request));
+  request.timeout = std::chrono::seconds(604800);
+  EXPECT_NO_THROW(scripted.run(request));
+  request.timeout.reset();
+  EXPECT_NO_THROW(scripted.run(request));
+}
+
+TEST(RunCodeact, RefusesARequestThatDoesNotFitItsWiring) {
+  Scripted scripted;
+  CodeactRequest request = code();
+  request.outputs = {"a"};
+  expect_refusal<InvalidArgument>([&] { scripted.run(request); }, "none");
+  expect_refusal<InvalidArgument>([&] { scripted.run(with_files({"a"})); }, "store");
+
+  Scripted listed([](const Program&) { return exited(); }, {.outputs = CodeactOutputs::manifest});
+  expect_refusal<InvalidArgument>([&] { listed.run(request); }, "manifest");
+  listed.wiring.output_sink = nullptr;
+  expect_refusal<SandboxOutputSinkRequired>([&] { listed.run(code()); });
+  EXPECT_TRUE(scripted.untouched() && listed.untouched());
+}
+
+TEST(RunCodeact, CountsTheProgramAmongTheFilesThatGoIn) {
+  // IN-10: the count is refused before anything is listed, read or started.
+  Scripted scripted([](const Program&) { return exited(); }, {.files_in = {10, 100, 3}});
+  const auto store = std::make_shared<CountingStore>(
+      std::map<std::string, std::string>{{"a", "1"}, {"b", "2"}, {"c", "3"}});
+  scripted.wiring.file_store = store;
+  expect_refusal<SandboxTransferCapExceeded>([&] { scripted.run(with_files({"a", "b", "c"})); },
+                                             {"3 files", "makes 4", "at most 3"});
+  EXPECT_EQ(store->listings, 0);
+  EXPECT_TRUE(scripted.untouched());
+  EXPECT_NO_THROW(scripted.run(with_files({"a", "b"})));
+}
+
+TEST(RunCodeact, HoldsTheProgramAgainstTheCapsBeforeAnythingElse) {
+  Scripted scripted([](const Program&) { return exited(); }, {.files_in = {10, 100, 3}});
+  const auto store =
+      std::make_shared<CountingStore>(std::map<std::string, std::string>{{"a", "1"}});
+  scripted.wiring.file_store = store;
+  CodeactRequest request = with_files({"a"});
+  request.code = std::string(11, '#');
+  expect_refusal<SandboxTransferCapExceeded>([&] { scripted.run(request); },
+                                             {"program.py", "11", "10"});
+  EXPECT_EQ(store->listings, 0);
+  EXPECT_TRUE(scripted.untouched());
+  request.code = std::string(10, '#');
+  EXPECT_NO_THROW(scripted.run(request));
+}
+
+TEST(RunCodeact, RefusesAFileOverTheCapByNameAndWithoutAHostPath) {
+  // IN-10
+  Scripted scripted([](const Program&) { return exited(); }, {.files_in = {10, 100, 3}});
+  scripted.wiring.file_store = std::make_shared<CountingStore>(std::map<std::string, std::string>{
+      {"at the cap", std::string(10, 'x')}, {"over", std::string(11, 'x')}});
+  EXPECT_NO_THROW(scripted.run(with_files({"at the cap"})));
+  const std::size_t acquired = scripted.backend->keys().size();
+  const std::string text = expect_refusal<SandboxTransferCapExceeded>(
+      [&] { scripted.run(with_files({"over"})); }, {"'over'", "10 bytes"});
+  EXPECT_EQ(text.find("/host"), std::string::npos);
+  EXPECT_EQ(scripted.backend->keys().size(), acquired);
+}
+
+TEST(RunCodeact, RefusesFilesThatAreTogetherOverTheTotal) {
+  // IN-10
+  Scripted scripted([](const Program&) { return exited(); }, {.files_in = {10, 20, 4}});
+  scripted.wiring.file_store = std::make_shared<CountingStore>(std::map<std::string, std::string>{
+      {"a", std::string(6, 'x')}, {"b", std::string(6, 'x')}, {"c", std::string(7, 'x')}});
+  CodeactRequest request = with_files({"a", "b"});
+  request.code = std::string(8, '#');
+  EXPECT_NO_THROW(scripted.run(request));
+  request.files = {"a", "c"};
+  const std::string text = expect_refusal<SandboxTransferCapExceeded>(
+      [&] { scripted.run(request); }, {"'c'", "20 bytes in all"});
+  EXPECT_EQ(text.find("/host"), std::string::npos);
+}
+
+TEST(RunCodeact, RefusesFileNamesByTheRulesBeforeTheyAreLookedFor) {
+  Scripted scripted;
+  const auto store =
+      std::make_shared<CountingStore>(std::map<std::string, std::string>{{"a", "1"}, {"a/b", "2"}});
+  scripted.wiring.file_store = store;
+  for (const char* name : {"", "../a", "/etc/hostname", "a\\b", "./a", "a\nb", "\xff"}) {
+    const std::string text =
+        expect_refusal<SandboxArtifactNameInvalid>([&] { scripted.run(with_files({name})); });
+    EXPECT_EQ(text.find("hostname"), std::string::npos);
+  }
+  expect_refusal<SandboxArtifactNameCollision>([&] { scripted.run(with_files({"a", "a"})); });
+  expect_refusal<SandboxArtifactNameCollision>([&] { scripted.run(with_files({"a", "a/b"})); });
+  EXPECT_EQ(store->reads, 0);
+  EXPECT_TRUE(scripted.untouched());
+}
+
+TEST(RunCodeact, ReservesTheListOnlyWhereItIsRead) {
+  Scripted scripted([](const Program&) { return exited(); }, {.outputs = CodeactOutputs::manifest});
+  scripted.wiring.file_store = std::make_shared<InMemoryStore>(
+      std::map<std::string, std::string>{{"outputs.json", "1"}, {"outputs.jsonl", "2"}});
+  expect_refusal<ModelFacingRefusal>([&] { scripted.run(with_files({"outputs.json"})); },
+                                     "reserved");
+  expect_refusal<ModelFacingRefusal>([&] { scripted.run(with_files({"outputs.json/x"})); },
+                                     "reserved");
+  EXPECT_TRUE(scripted.untouched());
+  EXPECT_NO_THROW(scripted.run(with_files({"outputs.jsonl"})));
+}
+
+TEST(RunCodeact, HelpsWithANameThatIsNotShared) {
+  Scripted scripted;
+  std::map<std::string, std::string> files{{"data/Sales.csv", ""}, {"old/sales.csv", ""}};
+  for (int number = 10; number < 32; ++number) files["n" + std::to_string(number)] = "";
+  scripted.wiring.file_store = std::make_shared<InMemoryStore>(files);
+  EXPECT_EQ(expect_refusal<ModelFacingRefusal>([&] { scripted.run(with_files({"sales.csv"})); }),
+            "there is no shared file 'sales.csv'; did you mean data/Sales.csv, old/sales.csv? ()");
+  const std::string text = expect_refusal<ModelFacingRefusal>(
+      [&] { scripted.run(with_files({"other"})); }, {"data/Sales.csv, n10", "n28, and 4 more"});
+  EXPECT_EQ(text.find("n29"), std::string::npos);
+  scripted.wiring.file_store =
+      std::make_shared<InMemoryStore>(std::map<std::string, std::string>());
+  expect_refusal<ModelFacingRefusal>([&] { scripted.run(with_files({"a"})); },
+                                     "no files are shared");
+  EXPECT_TRUE(scripted.untouched());
+}
+
+TEST(RunCodeact, AsksForTheListingOnlyWhenFilesAreNamed) {
+  Scripted scripted;
+  const auto store =
+      std::make_shared<CountingStore>(std::map<std::string, std::string>{{"a", "1"}});
+  scripted.wiring.file_store = store;
+  scripted.run(code());
+  EXPECT_EQ(store->listings, 0);
+  scripted.run(with_files({"a"}));
+  EXPECT_EQ(store->listings, 1);
+  EXPECT_EQ(store->reads, 1);
+}
+
+TEST(RunCodeact, TurnsAStoresOwnFailureIntoARefusal) {
+  Scripted scripted;
+  const auto store =
+      std::make_shared<CountingStore>(std::map<std::string, std::string>{{"a", "1"}});
+  scripted.wiring.file_store = store;
+  store->vanished = true;
+  expect_refusal<ModelFacingRefusal>([&] { scripted.run(with_files({"a"})); },
+                                     "not there any more");
+  store->read_failure = std::make_exception_ptr(std::runtime_error("blob store down"));
+  expect_refusal<SandboxFileError>([&] { scripted.run(with_files({"a"})); }, "blob store down");
+  store->read_failure = std::make_exception_ptr(SandboxFileError("eio", EIO));
+  expect_refusal<SandboxFileError>([&] { scripted.run(with_files({"a"})); }, "eio");
+  store->failure = std::make_exception_ptr(std::runtime_error("no listing"));
+  expect_refusal<SandboxFileError>([&] { scripted.run(with_files({"a"})); }, "no listing");
+  store->failure = std::make_exception_ptr(SandboxTransferCapExceeded("too many"));
+  expect_refusal<SandboxTransferCapExceeded>([&] { scripted.run(with_files({"a"})); }, "too many");
+  EXPECT_TRUE(scripted.untouched());
+}
+
+TEST(RunCodeact, IsCancelledBetweenFiles) {
+  Scripted scripted;
+  scripted.wiring.file_store =
+      std::make_shared<InMemoryStore>(std::map<std::string, std::string>{{"a", "1"}});
+  std::stop_source source;
+  source.request_stop();
+  expect_refusal<SandboxCancelled>(
+      [&] { scripted.run(with_files({"a"}), {.deadline = {}, .stop = source.get_token()}); });
+  EXPECT_TRUE(scripted.untouched());
+}
+
+TEST(RunCodeact, ObeysTheRouter) {
+  Scripted scripted;
+  scripted.wiring.router = SandboxRouter(
+      {scripted.backend},
+      {.min_isolation = Isolation::process, .denied_capabilities = {Capability::files_in}});
+  expect_refusal<SandboxCapabilityDenied>([&] { scripted.run(code()); }, "files_in");
+  scripted.wiring.router = SandboxRouter({});
+  expect_refusal<NoSandboxBackend>([&] { scripted.run(code()); });
+}
+
+// -- Before the program began --------------------------------------------------------------------
+
+TEST(RunCodeact, NamesTheImageThatHasNoInterpreter) {
+  for (const int error : {ENOENT, EACCES}) {
+    Scripted scripted([](const Program&) { return exited(); }, {},
+                      {.raises = std::make_exception_ptr(SandboxFileError("exec", error))});
+    expect_refusal<SandboxImageInvalid>([&] { scripted.run(code()); }, {"'host'", "python3"});
+    EXPECT_TRUE(scripted.sandbox->calls().at(0).closed);
+  }
+  Scripted other([](const Program&) { return exited(); }, {},
+                 {.raises = std::make_exception_ptr(SandboxFileError("exec", ENOMEM))});
+  expect_refusal<SandboxFileError>([&] { other.run(code()); }, "exec");
+}
+
+// Throws `SandboxUnavailable` from the first `times` operations of that kind.
+in_process::InProcessSandboxOptions failing(Operation operation, int times) {
+  return {
+      .before = [operation, left = std::make_shared<int>(times)](Operation each, std::string_view) {
+        if (each == operation && (*left)-- > 0) throw SandboxUnavailable("connection refused");
+      }};
+}
+
+TEST(RunCodeact, AcquiresADeadSandboxAnewOnce) {
+  // LC-08
+  for (const Operation operation :
+       {Operation::open_call, Operation::write_file, Operation::start}) {
+    Scripted scripted([](const Program&) { return exited(0, "ran"); }, {}, failing(operation, 1));
+    const CodeactRun run = scripted.run(code());
+    EXPECT_EQ(run.result.stdout, "ran");
+    EXPECT_EQ(scripted.backend->keys().size(), 2U);
+    EXPECT_TRUE(run.notes.empty()) << "nothing was lost with a sandbox that was new";
+    EXPECT_NE(scripted.log.find("connection refused"), std::string::npos);
+    for (const auto& call : scripted.sandbox->calls()) EXPECT_TRUE(call.closed);
+  }
+}
+
+TEST(RunCodeact, SaysWhatWasLostWithASandboxThatWasKnown) {
+  // LC-08
+  const auto fail = std::make_shared<bool>(false);
+  Scripted scripted([](const Program&) { return exited(); }, {},
+                    {.before = [fail](Operation operation, std::string_view) {
+                      if (operation == Operation::start && std::exchange(*fail, false)) {
+                        throw SandboxUnavailable("gone");
+                      }
+                    }});
+  EXPECT_TRUE(scripted.run(code()).notes.empty());
+  *fail = true;
+  const CodeactRun run = scripted.run(code());
+  ASSERT_EQ(run.notes.size(), 1U);
+  EXPECT_NE(run.notes.front().find("made anew"), std::string::npos);
+}
+
+TEST(RunCodeact, DoesNotTryAThirdTime) {
+  // LC-08
+  Scripted scripted([](const Program&) { return exited(); }, {}, failing(Operation::start, 2));
+  expect_refusal<SandboxUnavailable>([&] { scripted.run(code()); });
+  EXPECT_EQ(scripted.backend->keys().size(), 2U);
+}
+
+TEST(RunCodeact, DoesNotRepeatAProgramThatBegan) {
+  int runs = 0;
+  Scripted scripted([&](const Program&) -> ExecResult {
+    ++runs;
+    throw SandboxUnavailable("the stream ended without an exit status");
+  });
+  expect_refusal<SandboxUnavailable>([&] { scripted.run(code()); }, "without an exit status");
+  EXPECT_EQ(runs, 1);
+  EXPECT_TRUE(scripted.sandbox->calls().at(0).closed);
+}
+
+TEST(RunCodeact, DoesNotRetryAProviderThatHasNoSandbox) {
+  Scripted scripted;
+  const auto backend = std::make_shared<in_process::InProcessSandboxBackend>(
+      nullptr, in_process::InProcessBackendOptions{
+                   .declarations = able_declarations(),
+                   .acquire_error = std::make_exception_ptr(SandboxUnavailable("no engine"))});
+  scripted.wiring.router = SandboxRouter({backend}, {.min_isolation = Isolation::process});
+  expect_refusal<SandboxUnavailable>([&] { scripted.run(code()); }, "no engine");
+  EXPECT_TRUE(scripted.log.empty());
+}
+
+// -- The end of the call -------------------------------------------------------------------------
+
+TEST(RunCodeact, ClosesItsCallAndKeepsTheSandbox) {
+  Scripted scripted;
+  scripted.run(code());
+  EXPECT_TRUE(scripted.sandbox->calls().at(0).closed);
+  EXPECT_TRUE(scripted.backend->disposed().empty());
+  EXPECT_TRUE(scripted.failures.empty());
+}
+
+TEST(RunCodeact, DisposesASandboxWhoseCallMayLiveOn) {
+  Scripted scripted([](const Program&) { return exited(0, "text"); }, {},
+                    {.close_is_known = false});
+  EXPECT_EQ(scripted.run(code()).result.stdout, "text");
+  EXPECT_EQ(scripted.backend->disposed(), std::vector{scripted.key});
+  EXPECT_EQ(scripted.failures.size(), 1U);
+}
+
+}  // namespace
+}  // namespace casemate::codeact

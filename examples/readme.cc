@@ -1,0 +1,17 @@
+#include <cstdio>
+#include <memory>
+
+#include "casemate/backends/linux/backend.h"
+#include "casemate/kinds/codeact/codeact.h"
+#include "casemate/policy/router.h"
+
+int main() {
+  const casemate::SandboxRouter router({std::make_shared<casemate::linux::LinuxBackend>()},
+                                       {.min_isolation = casemate::Isolation::container});
+  const casemate::CallerContext caller{[] { return "tenant-7"; }, [] { return "chat-1"; }};
+  for (const casemate::Tool& tool : casemate::make_codeact_tools(router, "analyst", caller)) {
+    const casemate::ToolResult result = tool.invoke(R"({"code": "print(6 * 7)"})", {});
+    std::puts(result.text.c_str());
+  }
+  router.dispose_scope("tenant-7", "chat-1");
+}

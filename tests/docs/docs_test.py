@@ -1,0 +1,83 @@
+"""What the documents show works: every `sh` block is run, and the C++ example is the compiled one.
+
+A block that is not run says why in a comment on the line above it: <!-- not run: REASON -->. Blocks
+run in a directory of their own with `casemate` on PATH, a program.py and a sales.csv beside a
+report.py that reads it and writes report.png, and a state root of their own.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("CASEMATE_BUILD_DIR", ROOT / "build/release")).resolve()
+BLOCK = re.compile(r"(?:^<!-- not run: (?P<reason>[^\n]*) -->\n)?^```sh\n(?P<text>.*?)^```$", re.M | re.S)
+
+
+def documents():
+    found = [path for path in ROOT.glob("*.md")] + [path for path in ROOT.glob("docs/**/*.md")]
+    return sorted(found + list((ROOT / "casemate").glob("**/*.md")))
+
+
+def blocks(text):
+    return [(match["reason"], match["text"]) for match in BLOCK.finditer(text)]
+
+
+class Documents(unittest.TestCase):
+    def test_every_command_shown_works(self):
+        if os.geteuid() != 0:
+            self.skipTest("the linux backend needs root")
+        ran = 0
+        for document in documents():
+            for reason, text in blocks(document.read_text()):
+                if reason:
+                    continue
+                with self.subTest(document=str(document.relative_to(ROOT)), text=text):
+                    self.run_block(text)
+                    ran += 1
+        self.assertGreater(ran, 0)
+
+    def run_block(self, text):
+        with tempfile.TemporaryDirectory(prefix="casemate-docs-", ignore_cleanup_errors=True) as folder:
+            work = Path(folder)
+            (work / "program.py").write_text("print('hello')\n")
+            shutil.copy(ROOT / "examples/sales_report.py", work / "report.py")
+            subprocess.run([ROOT / "examples/make_sales_csv.py", work / "sales.csv"], check=True)
+            result = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", text], cwd=work, capture_output=True, text=True, timeout=100,
+                env={"PATH": f"{BUILD}:/usr/bin:/bin", "CASEMATE_STATE_DIR": str(work / "state")})
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_the_readme_shows_the_example_that_is_compiled(self):
+        example = (ROOT / "examples/readme.cc").read_text()
+        self.assertIn(f"```cpp\n{example}```\n", (ROOT / "README.md").read_text())
+        self.assertLessEqual(example.count("\n"), 20)
+
+    def test_the_example_of_the_readme_runs(self):
+        if os.geteuid() != 0:
+            self.skipTest("the linux backend needs root")
+        with tempfile.TemporaryDirectory(prefix="casemate-docs-", ignore_cleanup_errors=True) as folder:
+            result = subprocess.run([BUILD / "readme_example"], capture_output=True, text=True, timeout=60,
+                                    env={"PATH": "/usr/bin:/bin", "CASEMATE_STATE_DIR": folder})
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("42", result.stdout)
+
+    def test_files_and_targets_that_documents_name_are_there(self):
+        for document in documents():
+            for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text()):
+                with self.subTest(document=document.name, target=target):
+                    self.assertTrue((document.parent / target).exists())
+
+
+class TheCheckItself(unittest.TestCase):
+    def test_a_block_is_run_unless_a_reason_stands_right_above_it(self):
+        text = "<!-- not run: slow -->\n```sh\na\n```\n\n<!-- not run: far -->\n\n```sh\nb\n```\n```cpp\nc\n```\n"
+        self.assertEqual(blocks(text), [("slow", "a\n"), (None, "b\n")])
+
+
+if __name__ == "__main__":
+    unittest.main()

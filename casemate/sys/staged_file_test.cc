@@ -14,8 +14,8 @@
 #include <system_error>
 
 #include "casemate/sys/beneath.h"
-#include "tests/support/scratch.h"
 #include "casemate/sys/without_call_test.h"
+#include "tests/support/scratch.h"
 
 namespace casemate::sys {
 namespace {
@@ -135,6 +135,17 @@ TEST_P(Staged, TakingBackLeavesWhatSomebodyElsePutThere) {
   put(scratch_ / "name", "theirs");
   file.reset();
   EXPECT_EQ(get(scratch_ / "name"), "theirs");
+}
+
+TEST_P(Staged, TakingBackAReplacementLeavesWhatSomebodyElsePutThere) {
+  put(scratch_ / "name", "old");
+  std::optional<StagedFile> file(make("ours"));
+  file->replace("name");
+  put(scratch_ / "other", "theirs");
+  fs::rename(scratch_ / "other", scratch_ / "name");
+  file.reset();
+  EXPECT_EQ(get(scratch_ / "name"), "theirs");
+  EXPECT_THAT(tree(scratch_.path()), ElementsAre("name"));
 }
 
 TEST_P(Staged, AForkedChildTakesNothingBack) {

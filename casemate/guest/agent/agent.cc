@@ -1,0 +1,264 @@
+#include "casemate/guest/agent/agent.h"
+
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <net/if.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/guest/agent/serve_call.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/process.h"
+
+namespace casemate::guest {
+namespace {
+
+using sys::UniqueFd;
+
+// A creator that died before it took its lease must not leave a sandbox.
+constexpr std::chrono::milliseconds kFirstLeaseGrace{10000};
+// Far above what processes of one host hold; bounds this process's memory.
+constexpr std::size_t kMaxLeases = 4096;
+constexpr int kBacklog = 1024;
+
+void become_root_inside() {
+  // The calls by number: glibc's wrappers are for processes with threads.
+  if (syscall(SYS_setgroups, 0, nullptr) < 0) sys::throw_errno("dropping groups");
+  if (syscall(SYS_setresgid, 0, 0, 0) < 0) sys::throw_errno("becoming group 0 of the sandbox");
+  if (syscall(SYS_setresuid, 0, 0, 0) < 0) sys::throw_errno("becoming user 0 of the sandbox");
+}
+
+void raise_loopback() {
+  const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) sys::throw_errno("opening a socket for the loopback interface");
+  ifreq request{};
+  request.ifr_name[0] = 'l';
+  request.ifr_name[1] = 'o';
+  request.ifr_flags = IFF_UP;
+  if (ioctl(socket.get(), SIOCSIFFLAGS, &request) < 0) {
+    sys::throw_errno("raising the loopback interface");
+  }
+}
+
+void set_up(const AgentPlan& plan) {
+  char go = 0;
+  if (read(plan.status.get(), &go, 1) != 1) sys::throw_error(ESRCH, "waiting for the keeper");
+  become_root_inside();
+  sys::die_with_parent(plan.keeper.get());
+  sys::make_undumpable();
+  // Anew, now that the keeper has put this process into its control groups: so that programs do
+  // not read the machine's names of them in /proc.
+  if (syscall(SYS_unshare, CLONE_NEWCGROUP) < 0) sys::throw_errno("hiding the control groups");
+  umask(0);
+  build_root(plan.root);
+  if (sethostname("sandbox", 7) < 0) sys::throw_errno("naming the sandbox");
+  raise_loopback();
+}
+
+UniqueFd watch_children() {
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGCHLD);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  UniqueFd children(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!children) sys::throw_errno("watching for children");
+  return children;
+}
+
+class Agent {
+ public:
+  explicit Agent(AgentPlan plan)
+      : plan_(std::move(plan)),
+        children_(watch_children()),
+        // The clock that also counts while the machine sleeps.
+        timer_(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)) {
+    if (!timer_) sys::throw_errno("making a timer");
+  }
+
+  void listen_on_sockets() {
+    for (const UniqueFd* socket : {&plan_.lease_socket, &plan_.agent_socket}) {
+      if (listen(socket->get(), kBacklog) < 0) sys::throw_errno("listening");
+    }
+  }
+
+  // Returns when the sandbox shall end.
+  void run() {
+    set_timer(kFirstLeaseGrace);
+    while (!over_) {
+      std::vector<pollfd> entries{{.fd = children_.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = timer_.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = plan_.agent_socket.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = plan_.lease_socket.get(), .events = POLLIN, .revents = 0}};
+      const std::size_t fixed = entries.size();
+      for (const Lease& lease : leases_) {
+        entries.push_back({.fd = lease.connection.get(), .events = POLLIN, .revents = 0});
+      }
+      sys::poll_until(entries, std::nullopt);
+      if (entries[0].revents != 0) reap();
+      if (entries[3].revents != 0) accept_lease();
+      if (entries[2].revents != 0) accept_call();
+      for (std::size_t i = fixed; i < entries.size(); ++i) {
+        if (entries[i].revents != 0) hear_lease(leases_[i - fixed]);
+      }
+      drop_closed_leases();
+      if (entries[1].revents != 0) time_is_up();
+    }
+  }
+
+ private:
+  struct Lease {
+    UniqueFd connection;
+    bool granted = false;
+    bool closed = false;
+  };
+
+  void reap() {
+    signalfd_siginfo ignored;
+    while (read(children_.get(), &ignored, sizeof ignored) > 0) {
+    }
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+  }
+
+  void accept_call() {
+    UniqueFd connection(accept4(plan_.agent_socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!connection) return;
+    try {
+      if (sys::clone_process(CLONE_NEWNS | CLONE_NEWIPC) == 0) become_call(std::move(connection));
+    } catch (const std::system_error&) {
+      // Closing the connection is the answer: the host takes it as a call that never began.
+    }
+  }
+
+  [[noreturn]] void become_call(UniqueFd connection) {
+    int status = 1;
+    try {
+      const int kept[] = {0, 1, 2, connection.get()};
+      sys::close_all_except(kept);
+      sigset_t none;
+      sigemptyset(&none);
+      sigprocmask(SIG_SETMASK, &none, nullptr);
+      LinuxPlace place(plan_.place);
+      status = serve_call(std::move(connection), place);
+    } catch (const std::exception&) {
+    }
+    _exit(status);
+  }
+
+  void accept_lease() {
+    UniqueFd connection(
+        accept4(plan_.lease_socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!connection || leases_.size() >= kMaxLeases) return;
+    leases_.push_back({.connection = std::move(connection)});
+  }
+
+  void hear_lease(Lease& lease) {
+    char bytes[16];
+    const ssize_t count = read(lease.connection.get(), bytes, sizeof bytes);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count == 1 && bytes[0] == kLeaseRequest && !lease.granted) {
+      const char answer = kLeaseGranted;
+      if (send(lease.connection.get(), &answer, 1, MSG_NOSIGNAL) == 1) {
+        lease.granted = true;
+        set_timer(std::chrono::milliseconds{0});
+        return;
+      }
+    }
+    lease.closed = true;
+  }
+
+  void drop_closed_leases() {
+    bool one_was_granted = false;
+    std::erase_if(leases_, [&](const Lease& lease) {
+      one_was_granted |= lease.closed && lease.granted;
+      return lease.closed;
+    });
+    if (!one_was_granted || has_lease()) return;
+    if (plan_.keep_idle.count() > 0) {
+      set_timer(plan_.keep_idle);
+    } else {
+      over_ = true;
+    }
+  }
+
+  bool has_lease() const {
+    return std::any_of(leases_.begin(), leases_.end(),
+                       [](const Lease& lease) { return lease.granted; });
+  }
+
+  // 0 disarms.
+  void set_timer(std::chrono::milliseconds after) {
+    itimerspec value{};
+    value.it_value.tv_sec = after.count() / 1000;
+    value.it_value.tv_nsec = after.count() % 1000 * 1000000;
+    if (timerfd_settime(timer_.get(), 0, &value, nullptr) < 0) sys::throw_errno("setting a timer");
+  }
+
+  void time_is_up() {
+    std::uint64_t expirations = 0;
+    if (read(timer_.get(), &expirations, sizeof expirations) < 0) return;
+    if (!has_lease()) over_ = true;
+  }
+
+  AgentPlan plan_;
+  UniqueFd children_;
+  UniqueFd timer_;
+  std::vector<Lease> leases_;
+  bool over_ = false;
+};
+
+void report(int status, int error, const char* text) {
+  AgentReport answer{};
+  answer.error = error;
+  std::snprintf(answer.text, sizeof answer.text, "%s", text);
+  static_cast<void>(send(status, &answer, sizeof answer, MSG_NOSIGNAL));
+}
+
+}  // namespace
+
+void run_agent(AgentPlan plan) noexcept {
+  const int status = plan.status.get();
+  bool ready = false;
+  try {
+    const int kept[] = {
+        0, 1, 2, status, plan.agent_socket.get(), plan.lease_socket.get(), plan.keeper.get()};
+    sys::close_all_except(kept);
+    set_up(plan);
+    plan.keeper.reset();
+    UniqueFd reports = std::move(plan.status);
+    Agent agent(std::move(plan));
+    agent.listen_on_sockets();
+    report(status, 0, "");
+    reports.reset();
+    ready = true;
+    agent.run();
+    _exit(0);
+  } catch (const std::system_error& error) {
+    if (!ready) report(status, error.code().value(), error.what());
+  } catch (const std::exception& error) {
+    if (!ready) report(status, EIO, error.what());
+  }
+  _exit(1);
+}
+
+}  // namespace casemate::guest

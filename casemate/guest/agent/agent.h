@@ -1,0 +1,41 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+
+#include "casemate/guest/agent/linux_place.h"
+#include "casemate/guest/agent/rootfs.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::guest {
+
+// What the keeper hands to the process that becomes a sandbox's agent.
+struct AgentPlan {
+  RootPlan root;
+  LinuxPlace::Config place;
+  std::chrono::milliseconds keep_idle{0};
+  // Bound by the keeper, listened on here: that is how others see that the sandbox is ready.
+  sys::UniqueFd agent_socket;
+  sys::UniqueFd lease_socket;
+  // To the keeper: one byte comes when the id maps are written, an `AgentReport` goes back.
+  sys::UniqueFd status;
+  sys::UniqueFd keeper;
+};
+
+// What the agent says once.
+struct AgentReport {
+  int error;
+  char text[256];
+};
+
+// The agent's whole life, pid 1 of a sandbox: builds the root, listens, clones a call process for
+// each connection, reaps, counts leases. It parses nothing that a program can influence. Ends, and
+// with it every process of the sandbox, when the last lease closed (and `keep_idle` went by), when
+// no lease came within 10 s, or with the keeper.
+//
+// Called in the process that `clone_process` made with all namespaces; never returns.
+[[noreturn]] void run_agent(AgentPlan plan) noexcept;
+
+}  // namespace casemate::guest

@@ -1,0 +1,41 @@
+#include "casemate/guest/agent/guest_program.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string_view>
+
+#include "casemate/base/digest.h"
+#include "casemate/sys/error.h"
+
+extern "C" const char casemate_embedded_guest_program_bytes_0[];
+extern "C" const char casemate_embedded_guest_program_bytes_0_end[];
+
+namespace casemate::guest {
+
+std::span<const char> guest_program() {
+  return {casemate_embedded_guest_program_bytes_0, casemate_embedded_guest_program_bytes_0_end};
+}
+
+const std::string& guest_build_id() {
+  static const std::string id =
+      sha256_hex(std::string_view(guest_program().data(), guest_program().size()));
+  return id;
+}
+
+sys::UniqueFd make_guest_program_file() {
+  sys::UniqueFd file(memfd_create("casemate-guest", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) sys::throw_errno("making a memory file");
+  std::span<const char> rest = guest_program();
+  while (!rest.empty()) {
+    const ssize_t count = write(file.get(), rest.data(), rest.size());
+    if (count < 0) sys::throw_errno("filling a memory file");
+    rest = rest.subspan(static_cast<std::size_t>(count));
+  }
+  constexpr int kAll = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
+  if (fcntl(file.get(), F_ADD_SEALS, kAll) < 0) sys::throw_errno("sealing a memory file");
+  return file;
+}
+
+}  // namespace casemate::guest

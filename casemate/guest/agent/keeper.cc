@@ -1,0 +1,256 @@
+#include "casemate/guest/agent/keeper.h"
+
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "casemate/guest/agent/agent.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/sys/cgroup.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
+#include "casemate/sys/poll.h"
+#include "casemate/sys/process.h"
+#include "casemate/sys/socket.h"
+
+namespace casemate::guest {
+namespace {
+
+using sys::UniqueFd;
+
+constexpr std::uint64_t kAllNamespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
+                                         CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+
+// A socket with a name in a directory, not listened on yet. The name goes through /proc because a
+// socket address holds 107 bytes and a state directory may be longer.
+UniqueFd bind_socket(int directory, const char* name) {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) sys::throw_errno("making a socket");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
+    sys::throw_errno(std::string("binding ") + name);
+  }
+  return socket;
+}
+
+// 0 -> first, 1000 -> first + 1, for users and groups alike.
+void write_id_maps(pid_t pid, std::uint32_t first) {
+  const std::string map = "0 " + std::to_string(first) + " 1\n" + std::to_string(kUserId) + " " +
+                          std::to_string(first + 1) + " 1\n";
+  for (const char* file : {"uid_map", "gid_map"}) {
+    sys::write_control_file_at(AT_FDCWD, ("/proc/" + std::to_string(pid) + "/" + file).c_str(),
+                               map);
+  }
+}
+
+bool ends_within(const char* text, std::size_t bytes) { return strnlen(text, bytes) < bytes; }
+
+bool is_sound(const CreateSandbox& request, std::size_t descriptors) {
+  if (request.number == 0 || request.control_groups > kMaxControlGroups) return false;
+  if (descriptors < 1) return false;
+  if (!ends_within(request.id, sizeof request.id)) return false;
+  if (!ends_within(request.work_dir, sizeof request.work_dir)) return false;
+  if (request.work_dir[0] != '/' || request.work_dir[1] == '\0') return false;
+  for (std::uint32_t i = 0; i < request.control_groups; ++i) {
+    const char* path = request.control_group_paths[i];
+    if (!ends_within(path, kControlGroupPathBytes) || path[0] != '/') return false;
+  }
+  return true;
+}
+
+struct KeptSandbox {
+  // Of the request, until it is answered; then 0.
+  std::uint64_t number = 0;
+  UniqueFd process;
+  pid_t pid = -1;
+  // From the agent, until it reported.
+  UniqueFd status;
+  UniqueFd directory;
+  std::vector<std::string> control_groups;
+};
+
+class Keeper {
+ public:
+  explicit Keeper(UniqueFd host) : host_(std::move(host)), self_(sys::open_pid(getpid())) {}
+
+  void run() {
+    answer(0, 0, "");
+    while (host_ || !sandboxes_.empty()) {
+      std::vector<pollfd> entries{{.fd = host_.get(), .events = POLLIN, .revents = 0}};
+      for (const auto& sandbox : sandboxes_) {
+        entries.push_back({.fd = sandbox->process.get(), .events = POLLIN, .revents = 0});
+        entries.push_back({.fd = sandbox->status.get(), .events = POLLIN, .revents = 0});
+      }
+      sys::poll_until(entries, std::nullopt);
+      for (std::size_t i = 0; i < sandboxes_.size(); ++i) {
+        if (entries[2 + 2 * i].revents != 0) hear_agent(*sandboxes_[i]);
+        if (entries[1 + 2 * i].revents != 0) bury(*sandboxes_[i]);
+      }
+      std::erase_if(sandboxes_, [](const auto& sandbox) { return sandbox->pid < 0; });
+      if (entries[0].revents != 0) hear_host();
+    }
+  }
+
+ private:
+  void hear_host() {
+    CreateSandbox request{};
+    sys::ReceivedMessage message;
+    try {
+      message = sys::receive_message(
+          host_.get(), {reinterpret_cast<char*>(&request), sizeof request}, sys::Blocking::no);
+    } catch (const std::system_error&) {
+      message.bytes = 0;
+    }
+    if (message.would_block) return;
+    if (message.bytes == 0) {
+      host_.reset();
+      return;
+    }
+    if (message.truncated || message.bytes != sizeof request ||
+        !is_sound(request, message.descriptors.size())) {
+      answer(request.number, EPROTO, "the keeper did not understand its host");
+      return;
+    }
+    try {
+      create(request, std::move(message.descriptors));
+    } catch (const std::system_error& error) {
+      answer(request.number, error.code().value(), error.what());
+    }
+  }
+
+  void create(const CreateSandbox& request, std::vector<UniqueFd> descriptors) {
+    auto sandbox = std::make_unique<KeptSandbox>();
+    sandbox->number = request.number;
+    sandbox->directory = std::move(descriptors[0]);
+    for (std::uint32_t i = 0; i < request.control_groups; ++i) {
+      sandbox->control_groups.emplace_back(request.control_group_paths[i]);
+    }
+    auto [ours, agents] = sys::socket_pair(sys::SocketType::seqpacket);
+    AgentPlan plan;
+    plan.root = {.work_dir = request.work_dir,
+                 .disk_bytes = request.disk_bytes,
+                 .disk_inodes = request.disk_inodes};
+    plan.place = {.work_dir = request.work_dir,
+                  .open_files = request.open_files,
+                  .processes = request.processes};
+    plan.keep_idle = std::chrono::milliseconds(request.keep_idle_ms);
+    plan.agent_socket = bind_socket(sandbox->directory.get(), kAgentSocketName);
+    plan.lease_socket = bind_socket(sandbox->directory.get(), kLeaseSocketName);
+    plan.status = std::move(agents);
+    plan.keeper = UniqueFd(fcntl(self_.get(), F_DUPFD_CLOEXEC, 0));
+
+    const pid_t pid = sys::clone_process(kAllNamespaces);
+    if (pid == 0) run_agent(std::move(plan));
+    sandbox->pid = pid;
+    sandbox->status = std::move(ours);
+    KeptSandbox& kept = *sandbox;
+    sandboxes_.push_back(std::move(sandbox));
+    try {
+      kept.process = sys::open_pid(pid);
+      const std::string number = std::to_string(pid);
+      for (std::size_t i = 1; i < descriptors.size(); ++i) {
+        if (write(descriptors[i].get(), number.data(), number.size()) < 0) {
+          sys::throw_errno("putting the agent into its control group");
+        }
+      }
+      write_id_maps(pid, request.first_host_id);
+      if (send(kept.status.get(), "g", 1, MSG_NOSIGNAL) != 1) sys::throw_errno("starting an agent");
+    } catch (...) {
+      kept.number = 0;  // the caller answers
+      kill(pid, SIGKILL);
+      throw;
+    }
+  }
+
+  void hear_agent(KeptSandbox& sandbox) {
+    AgentReport report{};
+    const ssize_t count = recv(sandbox.status.get(), &report, sizeof report, MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    sandbox.status.reset();
+    if (count != sizeof report) {
+      settle(sandbox, ESRCH, "the sandbox's agent ended before it was ready");
+      return;
+    }
+    report.text[sizeof report.text - 1] = '\0';
+    settle(sandbox, report.error, report.text);
+  }
+
+  // Its agent has ended, and with it every process of its pid namespace: the kernel reaps them
+  // before it reports the end of pid 1.
+  void bury(KeptSandbox& sandbox) {
+    if (sandbox.status) hear_agent(sandbox);
+    waitpid(sandbox.pid, nullptr, 0);
+    settle(sandbox, ESRCH, "the sandbox's agent ended before it was ready");
+    for (const std::string& group : sandbox.control_groups) sys::remove_control_group(group);
+    remove_directory(sandbox.directory.get());
+    sandbox.pid = -1;
+  }
+
+  void settle(KeptSandbox& sandbox, int error, const char* text) {
+    if (sandbox.number != 0) answer(std::exchange(sandbox.number, 0), error, text);
+  }
+
+  // Where it is now, under whatever name a dispose or a sweep has given it. Files first: a name
+  // that another sandbox took in between stays, because its directory is not empty.
+  static void remove_directory(int directory) {
+    for (const char* name : {kAgentSocketName, kLeaseSocketName, kBusyLockName, kRecordName}) {
+      unlinkat(directory, name, 0);
+    }
+    try {
+      while (const std::optional<std::string> path = sys::path_of(directory)) {
+        if (rmdir(path->c_str()) == 0 || errno != ENOENT) return;
+      }
+    } catch (const std::system_error&) {
+    }
+  }
+
+  void answer(std::uint64_t number, int error, const char* text) {
+    KeeperAnswer value{};
+    value.number = number;
+    value.error = error;
+    std::snprintf(value.text, sizeof value.text, "%s", text);
+    if (host_) static_cast<void>(send(host_.get(), &value, sizeof value, MSG_NOSIGNAL));
+  }
+
+  UniqueFd host_;
+  UniqueFd self_;
+  std::vector<std::unique_ptr<KeptSandbox>> sandboxes_;
+};
+
+}  // namespace
+
+int run_keeper(UniqueFd host) noexcept {
+  try {
+    // Inherited groups would stay with every agent until it drops them.
+    syscall(SYS_setgroups, 0, nullptr);
+    Keeper(std::move(host)).run();
+    return 0;
+  } catch (const std::exception&) {
+    return 1;
+  }
+}
+
+}  // namespace casemate::guest

@@ -1,0 +1,57 @@
+#pragma once
+
+// What a backend of the host and its keeper say to each other, one message a packet. Both ends are
+// the same build (the host started this very program), so plain values travel as they lie in
+// memory; both check sizes and that texts end.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace casemate::guest {
+
+inline constexpr std::size_t kMaxControlGroups = 6;
+inline constexpr std::size_t kControlGroupPathBytes = 256;
+
+// Asks for one sandbox. Descriptors that come with it: the sandbox's own state directory (O_PATH),
+// then the open `cgroup.procs` of each group that the agent shall live in.
+struct CreateSandbox {
+  // Repeated in the answer. Above 0.
+  std::uint64_t number;
+  char id[24];
+  // Absolute path inside of the directory that calls get theirs under.
+  char work_dir[256];
+  // Host id of the sandbox's user 0; its user 1000 is the next one.
+  std::uint32_t first_host_id;
+  std::uint32_t control_groups;
+  // Absolute paths of the sandbox's control groups, to be removed at its end.
+  char control_group_paths[kMaxControlGroups][kControlGroupPathBytes];
+  std::uint64_t disk_bytes;
+  std::uint64_t disk_inodes;
+  // Resource limits of the programs; 0 leaves the keeper's own.
+  std::uint64_t open_files;
+  std::uint64_t processes;
+  // How long it waits for its next user after the last lease closed.
+  std::uint64_t keep_idle_ms;
+};
+
+// The answer to one request, and with number 0 the keeper's first word.
+struct KeeperAnswer {
+  std::uint64_t number;
+  // 0, or the errno of what failed.
+  std::int32_t error;
+  // What failed, for a person.
+  char text[508];
+};
+
+// The names inside a sandbox's state directory.
+inline constexpr char kAgentSocketName[] = "agent.sock";
+inline constexpr char kLeaseSocketName[] = "lease.sock";
+inline constexpr char kBusyLockName[] = "busy.lock";
+inline constexpr char kRecordName[] = "record.json";
+
+// What a connection to the lease socket says to become a lease, and the agent's answer. One that
+// says nothing (a listing that only looks whether somebody listens) counts for nothing.
+inline constexpr char kLeaseRequest = 'l';
+inline constexpr char kLeaseGranted = 'g';
+
+}  // namespace casemate::guest

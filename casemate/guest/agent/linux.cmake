@@ -1,0 +1,47 @@
+# The roles of the guest program that need the kernel's namespaces, the program itself, and its
+# bytes for the host.
+include(Embed)
+
+# -- The programs' system call filter, compiled now -------------------------------------------------
+add_executable(casemate_seccomp_generator seccomp/generate.cc)
+target_link_libraries(casemate_seccomp_generator PRIVATE casemate_options seccomp::seccomp)
+set(seccomp_program "${CMAKE_CURRENT_BINARY_DIR}/seccomp_program.cc")
+add_custom_command(
+    OUTPUT "${seccomp_program}"
+    COMMAND casemate_seccomp_generator > "${seccomp_program}"
+    DEPENDS casemate_seccomp_generator VERBATIM)
+
+# -- What sandboxes find in /casemate/python --------------------------------------------------------
+file(GLOB support_paths CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/../support/*.py")
+casemate_embed("${CMAKE_CURRENT_BINARY_DIR}/support_bytes.cc" ${support_paths})
+set(SUPPORT_DECLARATIONS "")
+set(SUPPORT_ENTRIES "")
+set(number 0)
+foreach(path IN LISTS support_paths)
+    cmake_path(GET path FILENAME name)
+    set(symbol "casemate_embedded_support_bytes_${number}")
+    string(APPEND SUPPORT_DECLARATIONS
+        "extern \"C\" const char ${symbol}[];\nextern \"C\" const char ${symbol}_end[];\n")
+    string(APPEND SUPPORT_ENTRIES
+        "      {\"${name}\", {${symbol}, static_cast<std::size_t>(${symbol}_end - ${symbol})}},\n")
+    math(EXPR number "${number} + 1")
+endforeach()
+configure_file(support_files.cc.in support_files.cc @ONLY)
+
+casemate_module(guest_linux
+    SOURCES agent.cc keeper.cc linux_place.cc rootfs.cc seccomp.cc "${seccomp_program}"
+            "${CMAKE_CURRENT_BINARY_DIR}/support_bytes.cc"
+            "${CMAKE_CURRENT_BINARY_DIR}/support_files.cc"
+    PUBLIC casemate_guest_agent casemate_sys)
+
+casemate_static_program(casemate-guest
+    SOURCES main.cc
+    PRIVATE casemate_guest_linux)
+target_link_options(casemate-guest PRIVATE -s -Wl,--gc-sections)
+
+# -- Its bytes, for the host ------------------------------------------------------------------------
+set(program_bytes "${CMAKE_CURRENT_BINARY_DIR}/guest_program_bytes.cc")
+casemate_embed("${program_bytes}" "${CMAKE_BINARY_DIR}/casemate-guest")
+casemate_module(guest_program
+    SOURCES guest_program.cc "${program_bytes}"
+    PUBLIC casemate_base casemate_sys)

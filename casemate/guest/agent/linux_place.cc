@@ -1,0 +1,136 @@
+#include "casemate/guest/agent/linux_place.h"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "casemate/guest/agent/remove_tree.h"
+#include "casemate/guest/agent/rootfs.h"
+#include "casemate/guest/agent/seccomp.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
+#include "casemate/sys/mount.h"
+#include "casemate/sys/process.h"
+
+namespace casemate::guest {
+namespace {
+
+void make_directory(int parent, const std::string& path, unsigned mode, unsigned owner) {
+  if (mkdirat(parent, path.c_str(), mode) < 0) sys::throw_errno("making " + path);
+  if (owner != 0 && fchownat(parent, path.c_str(), owner, owner, AT_SYMLINK_NOFOLLOW) < 0) {
+    sys::throw_errno("giving away " + path);
+  }
+}
+
+int set_limit(int resource, std::uint64_t value) noexcept {
+  const rlimit limit{.rlim_cur = value, .rlim_max = value};
+  return setrlimit(static_cast<__rlimit_resource_t>(resource), &limit) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+LinuxPlace::LinuxPlace(Config config)
+    : config_(std::move(config)),
+      quota_(sys::open_at(AT_FDCWD, kQuotaDirectory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)),
+      self_(sys::open_pid(getpid())) {}
+
+void LinuxPlace::open_call_scope(std::string_view id) {
+  const std::string own = "calls/" + std::string(id);
+  const std::string mount_point = "workspace/" + std::string(id);
+  make_directory(quota_.get(), own, 0700, 0);
+  make_directory(quota_.get(), own + "/dir", 0755, kUserId);
+  make_directory(quota_.get(), own + "/dir/work", 0755, kUserId);
+  make_directory(quota_.get(), own + "/tmp", 01777, 0);
+  make_directory(quota_.get(), own + "/shm", 01777, 0);
+  // Root's, so that no program can put something else in its place; empty for every other call.
+  make_directory(quota_.get(), mount_point, 0755, 0);
+  const std::string directory = config_.work_dir + "/" + std::string(id);
+  sys::bind(quota_.get(), (own + "/dir").c_str(), AT_FDCWD, directory.c_str());
+  sys::bind(quota_.get(), (own + "/tmp").c_str(), AT_FDCWD, "/tmp");
+  sys::bind(quota_.get(), (own + "/shm").c_str(), AT_FDCWD, "/dev/shm");
+  sys::detach(kQuotaDirectory);
+}
+
+bool LinuxPlace::close_call_scope(std::string_view id) noexcept {
+  try {
+    const std::string name(id);
+    // A mount point of this very namespace cannot be removed.
+    umount2((config_.work_dir + "/" + name).c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+    const sys::UniqueFd calls =
+        sys::open_at(quota_.get(), "calls", O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    const bool tree_gone = remove_tree(calls.get(), name) == 0;
+    const std::string mount_point = "workspace/" + name;
+    const bool mount_point_gone =
+        unlinkat(quota_.get(), mount_point.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;
+    return tree_gone && mount_point_gone;
+  } catch (...) {
+    return false;
+  }
+}
+
+pid_t LinuxPlace::clone_exec_init() {
+  const pid_t pid = sys::clone_process(CLONE_NEWPID | CLONE_NEWNS);
+  if (pid == 0) sys::die_with_parent(self_.get());
+  return pid;
+}
+
+bool LinuxPlace::end_leftovers() noexcept { return true; }
+
+void LinuxPlace::enter_exec_scope() {
+  // The call's /proc stays below this one, out of reach: this process's children have no right to
+  // take a mount away.
+  const sys::UniqueFd proc = sys::make_proc();
+  sys::attach(proc.get(), AT_FDCWD, "/proc");
+}
+
+void LinuxPlace::kill_exec_scope() noexcept { kill(-1, SIGKILL); }
+
+bool LinuxPlace::disk_full() const noexcept {
+  struct statfs status{};
+  if (fstatfs(quota_.get(), &status) < 0) return false;
+  return status.f_bavail == 0 || status.f_ffree == 0;
+}
+
+int LinuxPlace::become_user() noexcept {
+  for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
+    if (prctl(PR_CAPBSET_DROP, capability) < 0) return errno;
+  }
+  // The calls by number: glibc's wrappers are for processes with threads.
+  if (syscall(SYS_setgroups, 0, nullptr) < 0) return errno;
+  if (syscall(SYS_setresgid, kUserId, kUserId, kUserId) < 0) return errno;
+  if (syscall(SYS_setresuid, kUserId, kUserId, kUserId) < 0) return errno;
+  // Leaving user 0 empties the effective and permitted sets; the inheritable one stays.
+  if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0) return errno;
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  const __user_cap_data_struct empty[2]{};
+  if (syscall(SYS_capset, &header, empty) < 0) return errno;
+  // The kernel forgot the tie to the parent when the ids changed. What it protected is over: the
+  // exec-init, whose end ends all of its pid namespace, is tied itself.
+  return 0;
+}
+
+int LinuxPlace::confine_program() noexcept {
+  // No memory images of programs in the quota.
+  if (const int error = set_limit(RLIMIT_CORE, 0)) return error;
+  if (config_.open_files > 0) {
+    if (const int error = set_limit(RLIMIT_NOFILE, config_.open_files)) return error;
+  }
+  if (config_.processes > 0) {
+    if (const int error = set_limit(RLIMIT_NPROC, config_.processes)) return error;
+  }
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) return errno;
+  return install_seccomp_filter();
+}
+
+}  // namespace casemate::guest

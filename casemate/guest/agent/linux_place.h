@@ -1,0 +1,51 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "casemate/guest/agent/place.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::guest {
+
+// The place of the linux backend: namespaces, a quota file system and a system call filter.
+//
+// A call has mount and IPC namespaces of its own (the agent cloned it so), an exec its own pid and
+// mount namespaces. All of a sandbox's programs have one user id, 1000 inside; what keeps calls
+// apart is that they cannot name each other. Loopback, the work directory beside the calls'
+// directories and the home directory are shared by the calls of one sandbox.
+class LinuxPlace final : public Place {
+ public:
+  struct Config {
+    std::string work_dir;
+    // Bounds of the programs (RLIMIT_NOFILE, RLIMIT_NPROC); 0 leaves what is inherited.
+    std::uint64_t open_files = 0;
+    std::uint64_t processes = 0;
+  };
+
+  // In the call process, cloned with mount and IPC namespaces, user 0 of the sandbox, umask 0.
+  explicit LinuxPlace(Config config);
+
+  const std::string& work_dir() const override { return config_.work_dir; }
+  void open_call_scope(std::string_view id) override;
+  bool close_call_scope(std::string_view id) noexcept override;
+  pid_t clone_exec_init() override;
+  bool end_leftovers() noexcept override;
+  void enter_exec_scope() override;
+  void kill_exec_scope() noexcept override;
+  bool disk_full() const noexcept override;
+  int become_user() noexcept override;
+  int confine_program() noexcept override;
+
+ private:
+  Config config_;
+  // The whole quota file system. Detached from the call's mount namespace; only this reaches it.
+  sys::UniqueFd quota_;
+  // The call process, for its children to notice its end.
+  sys::UniqueFd self_;
+};
+
+}  // namespace casemate::guest

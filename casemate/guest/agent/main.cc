@@ -1,0 +1,37 @@
+// The static program that carries every role of the guest. A host starts it as keeper, with one
+// seqpacket socket as descriptor 3; the other roles are clones of that process.
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "casemate/guest/agent/keeper.h"
+#include "casemate/sys/process.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace {
+
+constexpr int kHostSocket = 3;
+
+int start_keeper() {
+  // Twice, so that the keeper is nobody's child: the host may wait for any child of its own, and
+  // the one it started has ended before the first answer.
+  const pid_t pid = fork();
+  if (pid != 0) return pid > 0 ? 0 : 1;
+  setsid();
+  if (chdir("/") < 0) return 1;
+  umask(0);
+  casemate::sys::close_from(kHostSocket + 1);
+  return casemate::guest::run_keeper(casemate::sys::UniqueFd(kHostSocket));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "keeper") == 0) return start_keeper();
+  std::fputs("casemate-guest: a part of casemate, started by it\n", stderr);
+  return 2;
+}

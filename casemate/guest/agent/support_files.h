@@ -1,0 +1,17 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace casemate::guest {
+
+// A file of casemate/guest/support/, carried in the guest program.
+struct SupportFile {
+  const char* name;
+  std::string_view content;
+};
+
+// What a sandbox finds in /casemate/python.
+std::span<const SupportFile> support_files();
+
+}  // namespace casemate::guest

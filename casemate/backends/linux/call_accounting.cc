@@ -1,0 +1,110 @@
+#include "casemate/backends/linux/call_accounting.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include "casemate/core/errors.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/sys/cgroup.h"
+
+namespace casemate::linux_backend {
+namespace {
+
+// Held, shared, while a call is open. A replacement takes it alone, for the moment of ending the
+// sandbox.
+FileLock mark_busy(int directory) {
+  try {
+    auto lock = FileLock::attempt(directory, guest::kBusyLockName, FileLock::Kind::shared);
+    if (lock) return std::move(*lock);
+  } catch (const std::system_error&) {
+    // The directory is gone: it was disposed.
+  }
+  throw SandboxUnavailable("the sandbox was ended or replaced by another process",
+                           "acquire it again");
+}
+
+}  // namespace
+
+LinuxCallAccounting::LinuxCallAccounting(ControlGroupLayout layout, std::string id,
+                                         std::string call, std::uint64_t pids,
+                                         std::shared_ptr<const sys::UniqueFd> directory)
+    : layout_(std::move(layout)),
+      id_(std::move(id)),
+      call_(std::move(call)),
+      directory_(std::move(directory)),
+      busy_(mark_busy(directory_->get())),
+      owner_(getpid()) {
+  const auto failed = carry_out(call_steps(layout_, id_, call_, pids));
+  if (!failed.empty()) {
+    for (const std::string& group : call_directories(layout_, id_, call_)) {
+      sys::remove_control_group(group);
+    }
+    throw SandboxUnavailable(
+        fmt::format("a call's control group could not be made: {}", failed.begin()->second),
+        "the sandbox may have ended; acquire it again");
+  }
+  try {
+    members_ = open_members(call_directories(layout_, id_, call_));
+  } catch (const std::system_error& error) {
+    throw SandboxUnavailable(fmt::format("a call's control group: {}", error.what()));
+  }
+}
+
+LinuxCallAccounting::~LinuxCallAccounting() {
+  if (owner_ != getpid()) return;
+  members_.clear();
+  // When it was last in use.
+  utimensat(directory_->get(), guest::kBusyLockName, nullptr, 0);
+  // A group that a process is still in stays; the keeper removes it with its sandbox.
+  for (const std::string& group : call_directories(layout_, id_, call_)) {
+    sys::remove_control_group(group);
+  }
+}
+
+std::vector<int> LinuxCallAccounting::groups() const {
+  std::vector<int> numbers;
+  for (const sys::UniqueFd& member : members_) numbers.push_back(member.get());
+  return numbers;
+}
+
+guest::CallCounters LinuxCallAccounting::snapshot() noexcept {
+  try {
+    const GroupCounters counters = read_counters(layout_, id_, call_);
+    return {.oom_kills = counters.memory_kills.value_or(0),
+            .refused_forks = counters.refused_forks.value_or(0),
+            .cpu = std::chrono::nanoseconds(counters.cpu_nanoseconds.value_or(0))};
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+void LinuxCallAccounting::finish(const guest::CallCounters& before, ExecResult& result) noexcept {
+  try {
+    const GroupCounters after = read_counters(layout_, id_, call_);
+    if (after.cpu_nanoseconds) {
+      result.cpu = std::chrono::nanoseconds(*after.cpu_nanoseconds) - before.cpu;
+    }
+    if (after.peak_memory) result.peak_memory = *after.peak_memory;
+    if (after.memory_kills.value_or(0) > before.oom_kills) {
+      // Where the program itself lives on or ended by its own, its status stands, with a note.
+      if (result.outcome == Outcome::signaled && result.signal == "SIGKILL") {
+        result.outcome = Outcome::out_of_memory;
+        result.signal.reset();
+      }
+      if (result.outcome != Outcome::timed_out) result.limit = Limit::memory;
+    } else if (after.refused_forks.value_or(0) > before.refused_forks &&
+               result.outcome != Outcome::timed_out) {
+      result.limit = Limit::pids;
+    }
+  } catch (const std::exception&) {
+    // The result stands as the guest reported it.
+  }
+}
+
+}  // namespace casemate::linux_backend

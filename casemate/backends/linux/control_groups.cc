@@ -1,0 +1,343 @@
+#include "casemate/backends/linux/control_groups.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <system_error>
+
+#include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
+
+namespace casemate::linux_backend {
+namespace {
+
+constexpr std::string_view kOwnGroup = "casemate";
+constexpr std::uint64_t kPeriodMicroseconds = 100000;
+// The exec-init of a call is in the call's group too, and is not the program's to spend.
+constexpr std::uint64_t kOwnProcesses = 1;
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    if (!text.substr(0, end).empty()) parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+bool contains(const std::vector<std::string_view>& parts, std::string_view word) {
+  return std::find(parts.begin(), parts.end(), word) != parts.end();
+}
+
+// mountinfo writes space, tab, newline and backslash as three octal digits.
+std::string unescape(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    int value = 0;
+    if (text[i] == '\\' && i + 3 < text.size() &&
+        std::from_chars(&text[i + 1], &text[i + 4], value, 8).ptr == &text[i + 4]) {
+      result += static_cast<char>(value);
+      i += 3;
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+std::string own_group(const ControllerPlace& place) {
+  return place.mount + "/" + std::string(kOwnGroup);
+}
+std::string sandbox_group(const ControllerPlace& place, std::string_view id) {
+  return own_group(place) + "/" + std::string(id);
+}
+std::string agent_group(const ControllerPlace& place, std::string_view id) {
+  return sandbox_group(place, id) + "/agent";
+}
+std::string call_group(const ControllerPlace& place, std::string_view id, std::string_view call) {
+  return sandbox_group(place, id) + "/call-" + std::string(call);
+}
+
+void add_unique(std::vector<std::string>& list, std::string value) {
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(std::move(value));
+}
+
+class Steps {
+ public:
+  void directory(std::string path, std::optional<Limit> holds) {
+    const bool known = std::any_of(steps_.begin(), steps_.end(), [&](const GroupStep& step) {
+      return step.file.empty() && step.directory == path;
+    });
+    if (!known) steps_.push_back({std::move(path), "", "", holds});
+  }
+  void write(std::string path, std::string file, std::string value, std::optional<Limit> holds) {
+    steps_.push_back({std::move(path), std::move(file), std::move(value), holds});
+  }
+  // Version 2 hands a controller down one level only where it is told to.
+  void hand_down(const ControllerPlace& place, const std::string& path, std::string_view controller,
+                 Limit limit) {
+    if (place.unified) write(path, "cgroup.subtree_control", "+" + std::string(controller), limit);
+  }
+  std::vector<GroupStep> take() { return std::move(steps_); }
+
+ private:
+  std::vector<GroupStep> steps_;
+};
+
+std::optional<std::uint64_t> parse_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end == text.data()) return std::nullopt;
+  return value;
+}
+
+std::optional<std::uint64_t> read_number(const std::string& path) {
+  try {
+    const auto text = sys::read_file_if_there(AT_FDCWD, path.c_str(), 4096);
+    return text ? parse_number(*text) : std::nullopt;
+  } catch (const std::system_error&) {
+    return std::nullopt;
+  }
+}
+
+// A file of lines "key value".
+std::optional<std::uint64_t> read_keyed(const std::string& path, std::string_view key) {
+  try {
+    const auto text = sys::read_file_if_there(AT_FDCWD, path.c_str(), 65536);
+    if (!text) return std::nullopt;
+    for (const std::string_view line : split(*text, '\n')) {
+      if (line.starts_with(key) && line.size() > key.size() && line[key.size()] == ' ') {
+        return parse_number(line.substr(key.size() + 1));
+      }
+    }
+  } catch (const std::system_error&) {
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ControlGroupLayout parse_layout(std::string_view mountinfo, std::string_view unified_controllers) {
+  std::map<std::string_view, std::string, std::less<>> version1;
+  std::optional<std::string> unified;
+  for (const std::string_view line : split(mountinfo, '\n')) {
+    const std::size_t middle = line.find(" - ");
+    if (middle == std::string_view::npos) continue;
+    const auto before = split(line.substr(0, middle), ' ');
+    const auto after = split(line.substr(middle + 3), ' ');
+    if (before.size() < 5 || after.size() < 3) continue;
+    const std::string mount = unescape(before[4]);
+    if (after[0] == "cgroup2" && !unified) unified = mount;
+    if (after[0] != "cgroup") continue;
+    for (const std::string_view controller : split(after[2], ',')) {
+      version1.try_emplace(controller, mount);
+    }
+  }
+  const auto offered = split(unified_controllers, ' ');
+  const auto place = [&](std::string_view name,
+                         bool always_unified) -> std::optional<ControllerPlace> {
+    if (const auto found = version1.find(name); found != version1.end()) {
+      return ControllerPlace{found->second, false};
+    }
+    if (unified && (always_unified || contains(offered, name))) {
+      return ControllerPlace{*unified, true};
+    }
+    return std::nullopt;
+  };
+  return {.memory = place("memory", false),
+          .pids = place("pids", false),
+          .cpu = place("cpu", false),
+          // Version 2 counts processor time in every group, with or without its controller.
+          .accounting = place("cpuacct", true)};
+}
+
+ControlGroupLayout detect_layout() {
+  try {
+    const std::string mounts = sys::read_file_at(AT_FDCWD, "/proc/self/mountinfo", 16 << 20);
+    const ControlGroupLayout first = parse_layout(mounts, "");
+    std::string offered;
+    if (first.accounting && first.accounting->unified) {
+      const std::string file = first.accounting->mount + "/cgroup.controllers";
+      offered = sys::read_file_if_there(AT_FDCWD, file.c_str(), 4096).value_or("");
+      std::replace(offered.begin(), offered.end(), '\n', ' ');
+    }
+    return parse_layout(mounts, offered);
+  } catch (const std::system_error&) {
+    return {};
+  }
+}
+
+std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::string_view id,
+                                     const Resources& resources) {
+  Steps steps;
+  if (layout.memory) {
+    const ControllerPlace& place = *layout.memory;
+    const std::string group = sandbox_group(place, id);
+    const std::string bytes =
+        std::to_string(resources.memory_bytes.value + resources.disk_bytes.value);
+    steps.hand_down(place, place.mount, "memory", Limit::memory);
+    steps.directory(own_group(place), Limit::memory);
+    steps.hand_down(place, own_group(place), "memory", Limit::memory);
+    steps.directory(group, Limit::memory);
+    steps.hand_down(place, group, "memory", Limit::memory);
+    if (place.unified) {
+      steps.write(group, "memory.max", bytes, Limit::memory);
+      steps.write(group, "memory.swap.max", "0", std::nullopt);
+    } else {
+      steps.write(group, "memory.limit_in_bytes", bytes, Limit::memory);
+      steps.write(group, "memory.memsw.limit_in_bytes", bytes, std::nullopt);
+    }
+    steps.directory(agent_group(place, id), Limit::memory);
+  }
+  if (layout.cpu) {
+    const ControllerPlace& place = *layout.cpu;
+    const std::string group = sandbox_group(place, id);
+    const std::string quota =
+        std::to_string(resources.cpu_millis.value * kPeriodMicroseconds / 1000);
+    const std::string period = std::to_string(kPeriodMicroseconds);
+    steps.hand_down(place, place.mount, "cpu", Limit::cpu);
+    steps.directory(own_group(place), Limit::cpu);
+    steps.hand_down(place, own_group(place), "cpu", Limit::cpu);
+    steps.directory(group, Limit::cpu);
+    if (place.unified) {
+      steps.write(group, "cpu.max", quota + " " + period, Limit::cpu);
+    } else {
+      steps.write(group, "cpu.cfs_period_us", period, Limit::cpu);
+      steps.write(group, "cpu.cfs_quota_us", quota, Limit::cpu);
+    }
+    steps.directory(agent_group(place, id), Limit::cpu);
+  }
+  if (layout.pids) {
+    const ControllerPlace& place = *layout.pids;
+    const std::string group = sandbox_group(place, id);
+    steps.hand_down(place, place.mount, "pids", Limit::pids);
+    steps.directory(own_group(place), Limit::pids);
+    steps.hand_down(place, own_group(place), "pids", Limit::pids);
+    steps.directory(group, Limit::pids);
+    steps.hand_down(place, group, "pids", Limit::pids);
+  }
+  if (layout.accounting) {
+    steps.directory(own_group(*layout.accounting), std::nullopt);
+    steps.directory(sandbox_group(*layout.accounting, id), std::nullopt);
+  }
+  return steps.take();
+}
+
+std::vector<GroupStep> call_steps(const ControlGroupLayout& layout, std::string_view id,
+                                  std::string_view call, std::uint64_t pids) {
+  Steps steps;
+  if (layout.memory) steps.directory(call_group(*layout.memory, id, call), Limit::memory);
+  if (layout.accounting) steps.directory(call_group(*layout.accounting, id, call), std::nullopt);
+  if (layout.pids) {
+    const std::string group = call_group(*layout.pids, id, call);
+    steps.directory(group, Limit::pids);
+    steps.write(group, "pids.max", std::to_string(pids + kOwnProcesses), Limit::pids);
+  }
+  return steps.take();
+}
+
+std::vector<std::string> sandbox_directories(const ControlGroupLayout& layout,
+                                             std::string_view id) {
+  std::vector<std::string> list;
+  for (const auto& place : {layout.memory, layout.cpu, layout.pids, layout.accounting}) {
+    if (place) add_unique(list, sandbox_group(*place, id));
+  }
+  return list;
+}
+
+std::vector<std::string> agent_directories(const ControlGroupLayout& layout, std::string_view id) {
+  std::vector<std::string> list;
+  for (const auto& place : {layout.memory, layout.cpu}) {
+    if (place) add_unique(list, agent_group(*place, id));
+  }
+  return list;
+}
+
+std::vector<std::string> call_directories(const ControlGroupLayout& layout, std::string_view id,
+                                          std::string_view call) {
+  std::vector<std::string> list;
+  for (const auto& place : {layout.memory, layout.pids, layout.accounting}) {
+    if (place) add_unique(list, call_group(*place, id, call));
+  }
+  return list;
+}
+
+std::map<Limit, std::string> carry_out(const std::vector<GroupStep>& steps) {
+  std::map<Limit, std::string> failed;
+  std::set<std::string> missing;
+  for (const GroupStep& step : steps) {
+    if (missing.contains(step.directory)) continue;
+    try {
+      if (step.file.empty()) {
+        sys::make_directory_at(AT_FDCWD, step.directory.c_str(), 0755);
+      } else {
+        sys::write_control_file_at(AT_FDCWD, (step.directory + "/" + step.file).c_str(),
+                                   step.value);
+      }
+    } catch (const std::system_error& error) {
+      if (step.file.empty()) missing.insert(step.directory);
+      if (step.holds) failed.try_emplace(*step.holds, error.what());
+    }
+  }
+  return failed;
+}
+
+std::vector<sys::UniqueFd> open_members(const std::vector<std::string>& directories) {
+  std::vector<sys::UniqueFd> members;
+  for (const std::string& directory : directories) {
+    try {
+      members.push_back(sys::open_at(AT_FDCWD, (directory + "/cgroup.procs").c_str(), O_WRONLY));
+    } catch (const std::system_error& error) {
+      // Not there: its limit is among those that cannot be held, which was said when it was made.
+      if (error.code().value() != ENOENT) throw;
+    }
+  }
+  return members;
+}
+
+GroupCounters read_counters(const ControlGroupLayout& layout, std::string_view id,
+                            std::string_view call) {
+  GroupCounters counters;
+  if (layout.memory) {
+    const std::string group = call_group(*layout.memory, id, call);
+    const bool unified = layout.memory->unified;
+    counters.memory_kills =
+        read_keyed(group + (unified ? "/memory.events" : "/memory.oom_control"), "oom_kill");
+    counters.peak_memory =
+        read_number(group + (unified ? "/memory.peak" : "/memory.max_usage_in_bytes"));
+  }
+  if (layout.pids) {
+    counters.refused_forks = read_keyed(call_group(*layout.pids, id, call) + "/pids.events", "max");
+  }
+  if (layout.accounting) {
+    const std::string group = call_group(*layout.accounting, id, call);
+    if (layout.accounting->unified) {
+      const auto microseconds = read_keyed(group + "/cpu.stat", "usage_usec");
+      if (microseconds) counters.cpu_nanoseconds = *microseconds * 1000;
+    } else {
+      counters.cpu_nanoseconds = read_number(group + "/cpuacct.usage");
+    }
+  }
+  return counters;
+}
+
+SandboxUse read_use(const ControlGroupLayout& layout, std::string_view id) {
+  SandboxUse use;
+  if (layout.memory) {
+    const bool unified = layout.memory->unified;
+    use.memory_bytes = read_number(sandbox_group(*layout.memory, id) +
+                                   (unified ? "/memory.current" : "/memory.usage_in_bytes"))
+                           .value_or(0);
+  }
+  if (layout.pids) {
+    use.processes = read_number(sandbox_group(*layout.pids, id) + "/pids.current").value_or(0);
+  }
+  return use;
+}
+
+}  // namespace casemate::linux_backend

@@ -1,0 +1,99 @@
+#pragma once
+
+// The kernel's control groups, version 1 and 2, as far as a sandbox needs them:
+//
+//   casemate/<sandbox id>          memory and processor bounds
+//   casemate/<sandbox id>/agent    where the agent lives (a group with members may have no bounds
+//                                  for groups below it in version 2)
+//   casemate/<sandbox id>/call-<id> one a call: its process bound and its counters
+//
+// Only names below the group `casemate` are made, written or removed. What is to be done is a list
+// of steps, a pure function of the layout, so that both versions are tested on any machine.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "casemate/core/limits.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::linux_backend {
+
+// Where one controller is to be had.
+struct ControllerPlace {
+  // Mount point of its hierarchy.
+  std::string mount;
+  // Version 2, one hierarchy for all.
+  bool unified = false;
+  friend bool operator==(const ControllerPlace&, const ControllerPlace&) = default;
+};
+
+struct ControlGroupLayout {
+  std::optional<ControllerPlace> memory;
+  std::optional<ControllerPlace> pids;
+  std::optional<ControllerPlace> cpu;
+  // Counts processor time.
+  std::optional<ControllerPlace> accounting;
+  friend bool operator==(const ControlGroupLayout&, const ControlGroupLayout&) = default;
+};
+
+// Reads the layout out of the text of /proc/self/mountinfo. `unified_controllers` is what the root
+// of the version 2 hierarchy offers (its file cgroup.controllers). A controller of version 1 wins:
+// it is in one hierarchy only.
+ControlGroupLayout parse_layout(std::string_view mountinfo, std::string_view unified_controllers);
+
+// The layout of this machine. Empty where there are no control groups.
+ControlGroupLayout detect_layout();
+
+// One step of making a group: the directory, or a value for one of its files.
+struct GroupStep {
+  std::string directory;
+  // Empty: the directory itself is made.
+  std::string file;
+  std::string value;
+  // What cannot be held when the step fails. Absent: the step may fail (a file that not every
+  // kernel has).
+  std::optional<Limit> holds;
+  friend bool operator==(const GroupStep&, const GroupStep&) = default;
+};
+
+std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::string_view id,
+                                     const Resources& resources);
+std::vector<GroupStep> call_steps(const ControlGroupLayout& layout, std::string_view id,
+                                  std::string_view call, std::uint64_t pids);
+
+// The directories of a sandbox's groups, one a hierarchy; of the agent's groups; of a call's.
+std::vector<std::string> sandbox_directories(const ControlGroupLayout& layout, std::string_view id);
+std::vector<std::string> agent_directories(const ControlGroupLayout& layout, std::string_view id);
+std::vector<std::string> call_directories(const ControlGroupLayout& layout, std::string_view id,
+                                          std::string_view call);
+
+// Carries the steps out. Returns what cannot be held, with the reason. A step of a hierarchy whose
+// directory could not be made is left out.
+std::map<Limit, std::string> carry_out(const std::vector<GroupStep>& steps);
+
+// Opens `cgroup.procs` of each directory that is there.
+std::vector<sys::UniqueFd> open_members(const std::vector<std::string>& directories);
+
+// What the kernel counted in a call's group since it was made. Absent: not to be had.
+struct GroupCounters {
+  std::optional<std::uint64_t> memory_kills;
+  std::optional<std::uint64_t> refused_forks;
+  std::optional<std::uint64_t> cpu_nanoseconds;
+  std::optional<std::uint64_t> peak_memory;
+};
+GroupCounters read_counters(const ControlGroupLayout& layout, std::string_view id,
+                            std::string_view call);
+
+// Bytes in use by a sandbox and how many processes its calls have; 0 where it cannot be told.
+struct SandboxUse {
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t processes = 0;
+};
+SandboxUse read_use(const ControlGroupLayout& layout, std::string_view id);
+
+}  // namespace casemate::linux_backend

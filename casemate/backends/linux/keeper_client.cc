@@ -1,0 +1,198 @@
+#include "casemate/backends/linux/keeper_client.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "casemate/core/errors.h"
+#include "casemate/guest/agent/guest_program.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/poll.h"
+#include "casemate/sys/socket.h"
+
+namespace casemate::linux_backend {
+namespace {
+
+using sys::UniqueFd;
+
+// Numbers in the keeper. The host's own are moved above them first, so that none is overwritten.
+constexpr int kSocketNumber = 3;
+constexpr int kProgramNumber = 4;
+
+UniqueFd move_up(const UniqueFd& descriptor) {
+  UniqueFd moved(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, kProgramNumber + 1));
+  if (!moved) sys::throw_errno("duplicating a descriptor");
+  return moved;
+}
+
+class SpawnPlan {
+ public:
+  SpawnPlan() {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawnattr_init(&attributes_);
+  }
+  ~SpawnPlan() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnPlan(const SpawnPlan&) = delete;
+  SpawnPlan& operator=(const SpawnPlan&) = delete;
+
+  pid_t start(int socket, int program) {
+    // The keeper outlives this process: it must not hold its terminal, its pipes or its signals.
+    for (const int standard : {0, 1, 2}) {
+      check(posix_spawn_file_actions_addopen(&actions_, standard, "/dev/null", O_RDWR, 0));
+    }
+    check(posix_spawn_file_actions_adddup2(&actions_, socket, kSocketNumber));
+    check(posix_spawn_file_actions_adddup2(&actions_, program, kProgramNumber));
+    check(posix_spawn_file_actions_addclosefrom_np(&actions_, kProgramNumber + 1));
+    sigset_t none;
+    sigset_t all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    check(posix_spawnattr_setsigmask(&attributes_, &none));
+    check(posix_spawnattr_setsigdefault(&attributes_, &all));
+    check(posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
+    char name[] = "casemate-guest";
+    char role[] = "keeper";
+    char* arguments[] = {name, role, nullptr};
+    char* environment[] = {nullptr};
+    const std::string path = "/proc/self/fd/" + std::to_string(kProgramNumber);
+    pid_t pid = -1;
+    check(posix_spawn(&pid, path.c_str(), &actions_, &attributes_, arguments, environment));
+    return pid;
+  }
+
+ private:
+  static void check(int error) {
+    if (error != 0) sys::throw_error(error, "starting the keeper");
+  }
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+};
+
+// Ends at once: its child, the keeper, goes on. Where the application reaps every child itself, or
+// ignores SIGCHLD, there is nothing left to wait for.
+void reap(pid_t pid) {
+  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+// Waits for the socket, the deadline or the stop.
+void wait_readable(int socket, const CallControl& control, std::string_view what) {
+  const UniqueFd stopped = sys::make_event();
+  const std::stop_callback callback(control.stop, [&] { sys::raise_event(stopped.get()); });
+  std::vector<pollfd> entries{{.fd = socket, .events = POLLIN, .revents = 0},
+                              {.fd = stopped.get(), .events = POLLIN, .revents = 0}};
+  const int ready = sys::poll_until(entries, control.deadline);
+  if (entries[0].revents != 0) return;
+  if (ready == 0) throw SandboxTimeout(fmt::format("the deadline came while {}", what));
+  throw SandboxCancelled(fmt::format("cancelled while {}", what));
+}
+
+std::string hint_for(const guest::KeeperAnswer& answer) {
+  const std::string_view text = answer.text;
+  if (text.starts_with("creating a proc") || text.starts_with("mounting a proc")) {
+    return "something hides parts of /proc here, as container engines do: start the container with "
+           "--security-opt systempaths=unconfined (docker) or unmask=ALL (podman)";
+  }
+  if (text.starts_with("cloning a process")) {
+    return "user namespaces may be switched off: see sysctl user.max_user_namespaces and, on "
+           "Ubuntu, kernel.apparmor_restrict_unprivileged_userns";
+  }
+  if (answer.error == EPERM) {
+    return "the linux backend needs root with CAP_SYS_ADMIN; inside a container it needs "
+           "--privileged or its like";
+  }
+  if (answer.error == ENOSYS || answer.error == EINVAL) {
+    return "the linux backend needs Linux 5.12 or newer";
+  }
+  return "";
+}
+
+}  // namespace
+
+void KeeperClient::create(guest::CreateSandbox request, std::span<const int> descriptors,
+                          const CallControl& control) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (!control.deadline) {
+    lock.lock();
+  } else if (!lock.try_lock_until(*control.deadline)) {
+    throw SandboxTimeout("the deadline came while other sandboxes were being made");
+  }
+  for (int attempt = 1;; ++attempt) {
+    if (!socket_ || owner_ != getpid()) start(control);
+    request.number = ++last_number_;
+    try {
+      const std::span<const char> bytes(reinterpret_cast<const char*>(&request), sizeof request);
+      sys::send_message(socket_.get(), bytes, descriptors, sys::Blocking::yes);
+      const guest::KeeperAnswer answer = receive(request.number, control);
+      if (answer.error == 0) return;
+      throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", answer.text),
+                               hint_for(answer));
+    } catch (const std::system_error& error) {
+      // It was killed. Everything it had made ends with it, so a second try starts clean.
+      socket_.reset();
+      if (attempt == 2) {
+        throw SandboxUnavailable(fmt::format("the keeper of sandboxes ended: {}", error.what()));
+      }
+    }
+  }
+}
+
+void KeeperClient::start(const CallControl& control) {
+  try {
+    auto [ours, keepers] = sys::socket_pair(sys::SocketType::seqpacket);
+    const UniqueFd socket = move_up(keepers);
+    const UniqueFd program = move_up(guest::make_guest_program_file());
+    SpawnPlan plan;
+    const pid_t pid = plan.start(socket.get(), program.get());
+    socket_ = std::move(ours);
+    owner_ = getpid();
+    last_number_ = 0;
+    reap(pid);
+  } catch (const std::system_error& error) {
+    throw SandboxUnavailable(
+        fmt::format("the keeper of sandboxes did not start: {}", error.what()));
+  }
+  try {
+    receive(0, control);
+  } catch (const std::system_error& error) {
+    socket_.reset();
+    throw SandboxUnavailable(
+        fmt::format("the keeper of sandboxes did not start: {}", error.what()));
+  }
+}
+
+// Answers to requests that were given up on are passed over.
+guest::KeeperAnswer KeeperClient::receive(std::uint64_t number, const CallControl& control) {
+  while (true) {
+    wait_readable(socket_.get(), control, "a sandbox was being made");
+    guest::KeeperAnswer answer{};
+    const sys::ReceivedMessage message = sys::receive_message(
+        socket_.get(), {reinterpret_cast<char*>(&answer), sizeof answer}, sys::Blocking::no);
+    if (message.would_block) continue;
+    if (message.bytes == 0) sys::throw_error(EPIPE, "hearing from the keeper");
+    if (message.bytes != sizeof answer) sys::throw_error(EPROTO, "hearing from the keeper");
+    answer.text[sizeof answer.text - 1] = '\0';
+    if (answer.number == number) return answer;
+  }
+}
+
+}  // namespace casemate::linux_backend

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+
+#include "casemate/core/control.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::linux_backend {
+
+// The host's end of its keeper: started at the first need, started anew when it died, never a
+// child of this process. Thread-safe; sandboxes are made one after another.
+class KeeperClient {
+ public:
+  // Has one sandbox made and waits until its agent listens. `request.number` is set here. Throws
+  // `SandboxUnavailable` naming what the keeper or the agent could not do, `SandboxTimeout`,
+  // `SandboxCancelled`; a sandbox that comes to be after all of them ends by itself, because
+  // nobody takes a lease on it.
+  void create(guest::CreateSandbox request, std::span<const int> descriptors,
+              const CallControl& control);
+
+ private:
+  void start(const CallControl& control);
+  guest::KeeperAnswer receive(std::uint64_t number, const CallControl& control);
+
+  std::timed_mutex mutex_;
+  sys::UniqueFd socket_;
+  // The process that the socket belongs to: a forked child of the application has a keeper of its
+  // own, or two processes would read each other's answers.
+  pid_t owner_ = -1;
+  std::uint64_t last_number_ = 0;
+};
+
+}  // namespace casemate::linux_backend

@@ -1,0 +1,100 @@
+#include "casemate/backends/linux/lease.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <stop_token>
+#include <system_error>
+#include <vector>
+
+#include "casemate/backends/linux/state_directory.h"
+#include "casemate/core/errors.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/poll.h"
+#include "casemate/sys/process.h"
+
+namespace casemate::linux_backend {
+namespace {
+
+using sys::UniqueFd;
+
+// An agent does nothing that takes long; one that is silent for so long is stopped or broken.
+constexpr std::chrono::seconds kPatience{5};
+
+bool ask_for_lease(int connection) {
+  return send(connection, &guest::kLeaseRequest, 1, MSG_NOSIGNAL) == 1;
+}
+
+}  // namespace
+
+std::optional<UniqueFd> take_lease(int directory, const CallControl& control) {
+  try {
+    std::optional<UniqueFd> connection = connect_to(directory, guest::kLeaseSocketName);
+    if (!connection || !ask_for_lease(connection->get())) return std::nullopt;
+    const UniqueFd stopped = sys::make_event();
+    const std::stop_callback callback(control.stop, [&] { sys::raise_event(stopped.get()); });
+    std::vector<pollfd> entries{{.fd = connection->get(), .events = POLLIN, .revents = 0},
+                                {.fd = stopped.get(), .events = POLLIN, .revents = 0}};
+    const auto patience = std::chrono::steady_clock::now() + kPatience;
+    const auto until = control.deadline ? std::min(*control.deadline, patience) : patience;
+    const int ready = sys::poll_until(entries, until);
+    if (entries[0].revents != 0) {
+      char answer = 0;
+      if (recv(connection->get(), &answer, 1, 0) == 1 && answer == guest::kLeaseGranted) {
+        return connection;
+      }
+      return std::nullopt;
+    }
+    if (ready > 0) throw SandboxCancelled("cancelled while taking a lease on a sandbox");
+    if (until != patience) {
+      throw SandboxTimeout("the deadline came while taking a lease on a sandbox");
+    }
+    return std::nullopt;
+  } catch (const std::system_error& error) {
+    throw SandboxUnavailable(fmt::format("a sandbox cannot be reached: {}", error.what()));
+  }
+}
+
+bool is_alive(int directory) { return connect_to(directory, guest::kLeaseSocketName).has_value(); }
+
+bool kill_agent(int directory) {
+  const std::optional<UniqueFd> connection = connect_to(directory, guest::kLeaseSocketName);
+  if (!connection) return false;
+  // Who called listen() on the other end: the agent.
+  ucred agent{};
+  socklen_t size = sizeof agent;
+  if (getsockopt(connection->get(), SOL_SOCKET, SO_PEERCRED, &agent, &size) < 0) {
+    sys::throw_errno("asking who a sandbox's agent is");
+  }
+  if (agent.pid <= 0) sys::throw_error(ESRCH, "a sandbox's agent is in another pid namespace");
+  UniqueFd process;
+  try {
+    process = sys::open_pid(agent.pid);
+  } catch (const std::system_error& error) {
+    if (error.code().value() == ESRCH) return true;  // it ended by itself in this moment
+    throw;
+  }
+  // The number could have gone to another process before it was opened. Then the agent is dead and
+  // its sockets are closed, which a second connection shows.
+  if (!is_alive(directory)) return true;
+  sys::send_signal(process.get(), SIGKILL);
+  if (!sys::wait_ended(process.get(), std::chrono::steady_clock::now() + kPatience)) {
+    sys::throw_error(ETIMEDOUT, "waiting for a sandbox's agent to end");
+  }
+  return true;
+}
+
+std::chrono::seconds idle_time(int directory) {
+  struct stat status {};
+  if (fstatat(directory, guest::kBusyLockName, &status, 0) < 0) return std::chrono::seconds{0};
+  return std::chrono::seconds(std::max<time_t>(0, time(nullptr) - status.st_mtim.tv_sec));
+}
+
+}  // namespace casemate::linux_backend

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "casemate/core/control.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::linux_backend {
+
+// Takes a lease on the sandbox in that directory: it lives at least as long as the connection.
+// Absent when it is dead, or does not answer within five seconds. Throws `SandboxTimeout`,
+// `SandboxCancelled` by `control`, `SandboxUnavailable` when a socket cannot be had.
+std::optional<sys::UniqueFd> take_lease(int directory, const CallControl& control);
+
+// Whether an agent listens there. Throws `std::system_error`.
+bool is_alive(int directory);
+
+// Ends the agent, and with it every process of its sandbox, and waits until the kernel has reaped
+// them. Returns whether one lived. Throws `std::system_error`.
+bool kill_agent(int directory);
+
+// Time since the last call was opened or closed.
+std::chrono::seconds idle_time(int directory);
+
+}  // namespace casemate::linux_backend

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "casemate/base/log.h"
+#include "casemate/core/backend.h"
+
+namespace casemate {
+
+struct LinuxBackendOptions {
+  // Where sandboxes are found by every process of this user; made with mode 700. Empty:
+  // /run/casemate.
+  std::string state_dir;
+  Log log;
+};
+
+// Sandboxes out of the kernel's own parts, without a daemon or a setuid helper: namespaces, a root
+// of read-only views of this machine's /usr, a quota file system, control groups, a user without
+// capabilities, a system call filter. Rung `container`: the kernel is shared with the host.
+//
+// Needs root and Linux 5.12. What it declares, how each limit is held and what it does not protect
+// is written in README.md beside this header.
+//
+// Sandboxes are kept by a process of its own (the keeper), started at the first acquire; this
+// process is never their parent, gets no signals of theirs and has no thread for them. They end
+// when the last process that uses them lets go of them, also by dying. A fork of this process
+// without exec holds them too, until it ends.
+class LinuxBackend final : public SandboxBackend {
+ public:
+  explicit LinuxBackend(LinuxBackendOptions options = {});
+  ~LinuxBackend() override;
+
+  BackendDeclarations declarations() const override;
+  std::shared_ptr<Sandbox> acquire(const SandboxKey& key, const SandboxSpec& spec,
+                                   const CallControl& control) override;
+  int dispose(const SandboxKey& key) noexcept override;
+  int dispose_scope(std::string_view scope, std::string_view thread_id) noexcept override;
+
+  // Makes a sandbox and ends it.
+  BackendProbe probe() override;
+  std::vector<SandboxRecord> list() override;
+  std::shared_ptr<Sandbox> attach(const SandboxKey& key, std::string_view kind,
+                                  const CallControl& control) override;
+  bool dispose_id(std::string_view id) noexcept override;
+
+ private:
+  class Impl;
+  // Shared with the sandboxes, which may outlive the backend.
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace casemate

@@ -1,0 +1,153 @@
+#include "casemate/backends/linux/spec_check.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "casemate/core/errors.h"
+#include "casemate/core/guest_path.h"
+#include "casemate/core/resource_match.h"
+
+namespace casemate::linux_backend {
+namespace {
+
+constexpr TransferLimits kCeiling{
+    .max_bytes_per_file = 64 * kMiB, .max_total_bytes = 256 * kMiB, .max_files = 256};
+
+constexpr std::size_t kMaxWorkDirBytes = 200;
+
+// Where the root has something else, or where a program could take the directory away.
+constexpr std::string_view kTaken[] = {"/usr",  "/bin", "/sbin", "/lib", "/lib32", "/lib64",
+                                       "/libx32", "/etc", "/dev", "/proc", "/sys", "/tmp",
+                                       "/var/tmp", "/home", "/casemate", "/.quota"};
+
+void check_work_dir(const std::string& path) {
+  const auto refuse = [&](std::string_view why) {
+    throw InvalidArgument(fmt::format("work_dir \"{}\" is refused: {}", path, why),
+                          "use the default, /workspace");
+  };
+  if (path.empty() || path[0] != '/') refuse("an absolute path is accepted");
+  if (path == "/" || normalise_guest_path(path) != path) {
+    refuse("a normal path below / is accepted, without \".\", \"..\" and double slashes");
+  }
+  if (path.size() > kMaxWorkDirBytes) refuse(fmt::format("at most {} bytes", kMaxWorkDirBytes));
+  if (path.find('\0') != std::string::npos) refuse("it holds a NUL byte");
+  for (const std::string_view taken : kTaken) {
+    if (guest_path_relative_to(path, taken)) {
+      refuse(fmt::format("{} holds something else in the sandbox", taken));
+    }
+  }
+}
+
+void check_image(const SandboxSpec& spec) {
+  const std::string image = spec.image_id.value_or(spec.image.value_or("host"));
+  if (image_form(image) == ImageForm::host && !spec.image_id) return;
+  throw SandboxImageNotSupported(
+      fmt::format("the linux backend runs the image host, not \"{}\"", image),
+      "leave the image out for a read-only view of this machine's /usr");
+}
+
+// The program's own hard limit cannot be above this process's: raising it needs a right that even
+// root may lack.
+std::uint64_t most_open_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return 0;
+  return limit.rlim_max;
+}
+
+[[noreturn]] void refuse_limit(Limit limit, std::string_view why) {
+  throw SandboxLimitNotEnforceable(
+      fmt::format("the {} limit cannot be held by the linux backend here: {}", to_string(limit),
+                  why),
+      "leave the limit out to run without it, or make what is missing available");
+}
+
+const ResourceLimit& bound_of(const Resources& resources, Limit limit) {
+  switch (limit) {
+    case Limit::pids:
+      return resources.pids;
+    case Limit::cpu:
+      return resources.cpu_millis;
+    default:
+      return resources.memory_bytes;
+  }
+}
+
+}  // namespace
+
+BackendDeclarations declare(const ControlGroupLayout& layout) {
+  BackendDeclarations declared{
+      .name = "linux",
+      .isolation = Isolation::container,
+      .egress_modes = {Egress::closed},
+      .capabilities = {Capability::exec, Capability::files_in, Capability::files_out,
+                       Capability::files_list, Capability::files_delete},
+      .limits = {.files_in = kCeiling, .files_out = kCeiling},
+      .os_families = {OsFamily::posix},
+      .image_forms = {ImageForm::host},
+      // Processes are counted by user and user namespace where there is no controller.
+      .enforceable_limits = {Limit::pids, Limit::disk, Limit::files, Limit::time}};
+  if (layout.memory) declared.enforceable_limits.insert(Limit::memory);
+  if (layout.cpu) declared.enforceable_limits.insert(Limit::cpu);
+  return declared;
+}
+
+void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared) {
+  if (spec.min_isolation && (!is_known(*spec.min_isolation) ||
+                             !meets_floor(*declared.isolation, *spec.min_isolation))) {
+    throw SandboxBackendNotPermitted(
+        fmt::format("the linux backend declares {}, below the floor {} of the spec",
+                    to_string(*declared.isolation), to_string(*spec.min_isolation)),
+        "lower the floor or use a stronger backend");
+  }
+  CapabilitySet missing;
+  std::set_difference(spec.requires_capabilities.begin(), spec.requires_capabilities.end(),
+                      declared.capabilities.begin(), declared.capabilities.end(),
+                      std::inserter(missing, missing.end()));
+  if (!missing.empty()) {
+    throw SandboxCapabilityNotSupported(
+        fmt::format("the linux backend lacks {}; it declares {}", join_names(missing),
+                    join_names(declared.capabilities)),
+        "use a backend that declares them");
+  }
+  if (!declared.egress_modes.contains(spec.egress)) {
+    throw SandboxEgressNotEnforced(
+        fmt::format("the linux backend enforces egress {}, not {} as kind {} asks",
+                    join_names(declared.egress_modes), to_string(spec.egress), spec.kind),
+        "use egress closed, or a backend that enforces the mode");
+  }
+  check_image(spec);
+  check_work_dir(spec.work_dir);
+}
+
+std::set<Limit> settle_limits(const Resources& resources, const BackendDeclarations& declared,
+                              const std::map<Limit, std::string>& failed) {
+  std::set<Limit> not_held;
+  for (const UnheldBound& bound : unheld_bounds(resources, declared)) {
+    if (bound.stated) refuse_limit(bound.limit, "its kernel facility is not available");
+    not_held.insert(bound.limit);
+  }
+  for (const auto& [limit, why] : failed) {
+    if (bound_of(resources, limit).stated) refuse_limit(limit, why);
+    not_held.insert(limit);
+  }
+  if (const std::uint64_t most = most_open_files(); resources.open_files.value > most) {
+    if (resources.open_files.stated) {
+      refuse_limit(Limit::files, fmt::format("this process's own hard limit is {}", most));
+    }
+    not_held.insert(Limit::files);
+  }
+  return not_held;
+}
+
+std::string engine_text() {
+  utsname name{};
+  if (uname(&name) < 0) return "linux";
+  return fmt::format("linux {}", name.release);
+}
+
+}  // namespace casemate::linux_backend

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "casemate/backends/linux/control_groups.h"
+#include "casemate/core/declarations.h"
+#include "casemate/core/spec.h"
+
+namespace casemate::linux_backend {
+
+// What the backend claims on a machine with that layout of control groups.
+BackendDeclarations declare(const ControlGroupLayout& layout);
+
+// Refuses, before anything is made, a spec that the backend cannot serve: also one that did not
+// come through a router. Throws the refusals of `SandboxBackend::acquire` and of the router.
+void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared);
+
+// The default bounds that are not held, by the declaration or because the kernel refused them
+// (`failed`, with its reasons). Throws `SandboxLimitNotEnforceable` for one that was stated.
+std::set<Limit> settle_limits(const Resources& resources, const BackendDeclarations& declared,
+                              const std::map<Limit, std::string>& failed);
+
+// "linux 6.1.0-13-amd64".
+std::string engine_text();
+
+}  // namespace casemate::linux_backend

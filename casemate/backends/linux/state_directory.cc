@@ -1,0 +1,207 @@
+#include "casemate/backends/linux/state_directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "casemate/base/json.h"
+#include "casemate/core/errors.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
+#include "casemate/sys/poll.h"
+
+namespace casemate::linux_backend {
+
+using sys::UniqueFd;
+
+namespace json = boost::json;
+
+std::string encode_record(const Record& record) {
+  json::object labels;
+  for (const auto& [name, value] : record.labels) labels[name] = value;
+  json::array not_held;
+  for (const Limit limit : record.limits_not_held) {
+    not_held.push_back(json::value(json::string(to_string(limit))));
+  }
+  return serialise_json(json::object{{"version", 1},
+                                     {"id", record.id},
+                                     {"scope", record.key.scope},
+                                     {"thread_id", record.key.thread_id},
+                                     {"agent_dir", record.key.agent_dir},
+                                     {"kind", record.kind},
+                                     {"fingerprint", record.fingerprint},
+                                     {"image", record.image},
+                                     {"work_dir", record.work_dir},
+                                     {"created", record.created},
+                                     {"labels", std::move(labels)},
+                                     {"limits_not_held", std::move(not_held)},
+                                     {"pids", record.pids}});
+}
+
+std::optional<Record> decode_record(std::string_view text) {
+  try {
+    const json::value value = parse_json(text);
+    const json::object& object = value.as_object();
+    const auto string = [&](const char* name) { return std::string(object.at(name).as_string()); };
+    if (object.at("version").to_number<int>() != 1) return std::nullopt;
+    Record record{.id = string("id"),
+                  .key = {string("scope"), string("thread_id"), string("agent_dir")},
+                  .kind = string("kind"),
+                  .fingerprint = string("fingerprint"),
+                  .image = string("image"),
+                  .work_dir = string("work_dir"),
+                  .created = object.at("created").to_number<std::uint64_t>(),
+                  .labels = {},
+                  .limits_not_held = {},
+                  .pids = object.at("pids").to_number<std::uint64_t>()};
+    for (const auto& label : object.at("labels").as_object()) {
+      record.labels.emplace(label.key(), std::string(label.value().as_string()));
+    }
+    for (const auto& limit : object.at("limits_not_held").as_array()) {
+      record.limits_not_held.insert(parse_limit(std::string(limit.as_string())));
+    }
+    return record;
+  } catch (const std::exception&) {
+    // Not of this build, or not ours.
+    return std::nullopt;
+  }
+}
+
+FileLock::FileLock(UniqueFd file) : file_(std::move(file)), owner_(getpid()) {}
+FileLock::FileLock(FileLock&& other) noexcept
+    : file_(std::move(other.file_)), owner_(other.owner_) {}
+FileLock::~FileLock() {
+  // In a forked child the lock is the parent's.
+  if (file_ && owner_ == getpid()) flock(file_.get(), LOCK_UN);
+}
+
+namespace {
+
+UniqueFd open_lock(int directory, const std::string& name) {
+  return sys::open_at(directory, name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+}
+
+bool try_lock(int file, FileLock::Kind kind) {
+  const int operation = kind == FileLock::Kind::shared ? LOCK_SH : LOCK_EX;
+  if (flock(file, operation | LOCK_NB) == 0) return true;
+  if (errno != EWOULDBLOCK && errno != EINTR) sys::throw_errno("locking");
+  return false;
+}
+
+}  // namespace
+
+FileLock FileLock::wait(int directory, const std::string& name, Kind kind,
+                        const CallControl& control, std::string_view what) {
+  UniqueFd file = open_lock(directory, name);
+  // The kernel has no lock that waits with a bound and without signals. What is waited for takes
+  // another process a few milliseconds, so asking again, ever less often, is cheap.
+  std::chrono::milliseconds pause{1};
+  while (!try_lock(file.get(), kind)) {
+    if (control.stop.stop_requested()) {
+      throw SandboxCancelled(fmt::format("cancelled while waiting for {}", what));
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (control.deadline && now >= *control.deadline) {
+      throw SandboxTimeout(fmt::format("the deadline came while waiting for {}", what),
+                           "another process holds it; see which with fuser on the lock file");
+    }
+    auto until = now + pause;
+    if (control.deadline) until = std::min(until, *control.deadline);
+    sys::poll_until({}, until);
+    pause = std::min(pause * 2, std::chrono::milliseconds{20});
+  }
+  return FileLock(std::move(file));
+}
+
+std::optional<FileLock> FileLock::attempt(int directory, const std::string& name, Kind kind) {
+  UniqueFd file = open_lock(directory, name);
+  if (!try_lock(file.get(), kind)) return std::nullopt;
+  return FileLock(std::move(file));
+}
+
+namespace {
+
+UniqueFd open_private(int parent, const std::string& path, const std::string& shown) {
+  try {
+    sys::make_directory_at(parent, path.c_str(), 0700);
+    UniqueFd directory = sys::open_at(parent, path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    struct stat status{};
+    if (fstat(directory.get(), &status) < 0) sys::throw_errno("looking at " + shown);
+    if (status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
+      throw SandboxUnavailable(
+          fmt::format("the state directory {} belongs to user {} with mode {:o}; only a directory "
+                      "of this user's with mode 700 is accepted",
+                      shown, status.st_uid, status.st_mode & 07777),
+          "remove it or choose another (CASEMATE_STATE_DIR)");
+    }
+    return directory;
+  } catch (const std::system_error& error) {
+    throw SandboxUnavailable(fmt::format("the state directory {}: {}", shown, error.what()),
+                             "choose another with CASEMATE_STATE_DIR");
+  }
+}
+
+}  // namespace
+
+StateDirectory::StateDirectory(const std::string& path) : path_(path) {
+  root_ = open_private(AT_FDCWD, path, path);
+  const auto open_below = [&](const char* name) {
+    return open_private(root_.get(), name, path + "/" + name);
+  };
+  new_ = open_below("new");
+  sandboxes_ = open_below("sandboxes");
+  trash_ = open_below("trash");
+  locks_ = open_below("locks");
+}
+
+std::string lock_name(std::string_view digest) {
+  return std::string(digest.substr(0, kLockDigits)) + ".lock";
+}
+
+std::optional<UniqueFd> connect_to(int directory, const char* name) {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) sys::throw_errno("making a socket");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  // Through /proc: a socket address holds 107 bytes and a state directory may be longer.
+  std::snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
+  while (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
+    if (errno == EINTR) continue;
+    if (errno == ECONNREFUSED || errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    sys::throw_errno(std::string("connecting to ") + name);
+  }
+  return socket;
+}
+
+void remove_sandbox_directory(int parent, const std::string& name) noexcept {
+  const UniqueFd directory(
+      openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!directory) return;
+  for (const char* file : {guest::kAgentSocketName, guest::kLeaseSocketName, guest::kBusyLockName,
+                           guest::kRecordName}) {
+    unlinkat(directory.get(), file, 0);
+  }
+  unlinkat(parent, name.c_str(), AT_REMOVEDIR);
+}
+
+std::uint64_t boot_time() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000000000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+}  // namespace casemate::linux_backend

@@ -1,0 +1,113 @@
+#pragma once
+
+// Where sandboxes are found by every process of this user:
+//
+//   new/<id>/                 being made; its creator holds a shared lock on locks/new
+//   sandboxes/<digest>/       live, by the digest of key and kind
+//   trash/<id>/               being ended
+//   locks/<3 digits>.lock     one creator or disposer at a time, by the digest's first digits;
+//                             never deleted, because a deleted lock file gives two owners of two
+//                             inodes, and so few that they need not be
+//
+// A sandbox's own directory holds agent.sock and lease.sock (bound by the keeper, listened on by
+// the agent, so connecting tells whether it lives), busy.lock and record.json. It moves by rename
+// only. Any process may be killed at any instruction; what it leaves is found by the next sweep.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "casemate/core/control.h"
+#include "casemate/core/limits.h"
+#include "casemate/core/spec.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::linux_backend {
+
+// What is written about a sandbox when it is made.
+struct Record {
+  std::string id;
+  SandboxKey key;
+  std::string kind;
+  std::string fingerprint;
+  std::string image;
+  std::string work_dir;
+  // CLOCK_BOOTTIME, in nanoseconds.
+  std::uint64_t created = 0;
+  std::map<std::string, std::string> labels;
+  std::set<Limit> limits_not_held;
+  // What one call may have; needed by whoever opens one.
+  std::uint64_t pids = 0;
+  friend bool operator==(const Record&, const Record&) = default;
+};
+
+// A record that is not one of ours gives nothing.
+std::string encode_record(const Record& record);
+std::optional<Record> decode_record(std::string_view text);
+
+// A lock on a file, of this process and thread alone. Given back before it is closed: a forked
+// child of the application would keep it otherwise.
+class FileLock {
+ public:
+  enum class Kind { shared, exclusive };
+
+  // Waits until it is had. Throws `SandboxTimeout` or `SandboxCancelled` by `control`, naming
+  // `what`.
+  static FileLock wait(int directory, const std::string& name, Kind kind,
+                       const CallControl& control, std::string_view what);
+  // Absent when somebody else has it.
+  static std::optional<FileLock> attempt(int directory, const std::string& name, Kind kind);
+
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&&) = delete;
+  ~FileLock();
+
+ private:
+  explicit FileLock(sys::UniqueFd file);
+  sys::UniqueFd file_;
+  int owner_;
+};
+
+class StateDirectory {
+ public:
+  // Makes what is missing. Throws `SandboxUnavailable` for a directory that is not this user's
+  // alone (mode 0700), a link, or cannot be made.
+  explicit StateDirectory(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  int fresh() const { return new_.get(); }
+  int sandboxes() const { return sandboxes_.get(); }
+  int trash() const { return trash_.get(); }
+  int locks() const { return locks_.get(); }
+
+ private:
+  std::string path_;
+  sys::UniqueFd root_;
+  sys::UniqueFd new_;
+  sys::UniqueFd sandboxes_;
+  sys::UniqueFd trash_;
+  sys::UniqueFd locks_;
+};
+
+// The name of the lock that goes with a digest. Keys that share one wait for each other, a few
+// milliseconds and rarely.
+inline constexpr std::size_t kLockDigits = 3;
+std::string lock_name(std::string_view digest);
+// The lock that is held, shared, while something is in `new/`.
+inline constexpr char kNewLock[] = "new.lock";
+
+// Connects to a socket in a sandbox's directory. Absent when nobody listens there.
+std::optional<sys::UniqueFd> connect_to(int directory, const char* name);
+
+// Removes a sandbox's directory and what we put in it; `parent` and `name` say where it is.
+void remove_sandbox_directory(int parent, const std::string& name) noexcept;
+
+// Nanoseconds of CLOCK_BOOTTIME.
+std::uint64_t boot_time();
+
+}  // namespace casemate::linux_backend

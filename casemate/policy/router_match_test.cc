@@ -346,6 +346,12 @@ TEST(RouterMatch, RefusesStatedProcessorSecondsWhereOnlyTheShareIsHeld) {
   pairing.spec.resources.cpu_seconds = stated(9);
   EXPECT_EQ(pairing.code(), "SandboxLimitNotEnforceable");
   EXPECT_THAT(pairing.refusal()->message, HasSubstr("the share, not the seconds"));
+  pairing.declared.enforceable_limits = {};
+  EXPECT_THAT(pairing.refusal()->message, Not(HasSubstr("the share")));
+  pairing.declared.enforceable_limits = {Limit::cpu};
+  pairing.declared.cpu_seconds_enforceable = true;
+  pairing.spec.resources.memory_bytes = stated(64 * kMiB);
+  EXPECT_THAT(pairing.refusal()->message, Not(HasSubstr("the share")));
 }
 
 TEST(RouterMatch, ADefaultBoundThatCannotBeHeldRunsAndIsNamed) {

@@ -285,6 +285,22 @@ TEST(InProcessSandbox, TakesAnIdOfTwelveHexDigitsOnce) {
   EXPECT_EQ(sandbox.open_call({.id = "0123456789ab"}, {})->id(), "0123456789ab");
 }
 
+TEST(InProcessSandbox, MakesItsWorkDirectoryUnlessSomethingElseWasPutThere) {
+  SandboxSpec elsewhere;
+  elsewhere.kind = "codeact";
+  elsewhere.work_dir = "/srv/work";
+  InProcessSandbox fresh;
+  EXPECT_TRUE(fresh.store().contains("/workspace"));
+  fresh.serve({}, {}, elsewhere, false);
+  EXPECT_TRUE(fresh.store().contains("/srv/work"));
+
+  InProcessSandbox seeded(
+      {.seed_files = {{"/workspace", EntryKind::symlink}, {"/srv/work", EntryKind::symlink}}});
+  seeded.serve({}, {}, elsewhere, false);
+  EXPECT_EQ(seeded.store().paths_of(EntryKind::symlink),
+            (std::vector<std::string>{"/srv/work", "/workspace"}));
+}
+
 TEST(InProcessSandbox, CallsOutliveTheHandle) {
   auto sandbox = std::make_unique<InProcessSandbox>(InProcessSandboxOptions{.default_stdout = "x"});
   const auto call = sandbox->open_call({}, {});

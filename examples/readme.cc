@@ -1,12 +1,12 @@
 #include <cstdio>
 #include <memory>
 
-#include "casemate/backends/linux/backend.h"
+#include "casemate/backends/linux/linux_backend.h"
 #include "casemate/kinds/codeact/codeact.h"
 #include "casemate/policy/router.h"
 
 int main() {
-  const casemate::SandboxRouter router({std::make_shared<casemate::linux::LinuxBackend>()},
+  const casemate::SandboxRouter router({std::make_shared<casemate::LinuxBackend>()},
                                        {.min_isolation = casemate::Isolation::container});
   const casemate::CallerContext caller{[] { return "tenant-7"; }, [] { return "chat-1"; }};
   for (const casemate::Tool& tool : casemate::make_codeact_tools(router, "analyst", caller)) {

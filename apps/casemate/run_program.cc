@@ -46,14 +46,17 @@ SandboxRouter make_router(const RunOptions& options, Backends backends, const Lo
   router.denied_capabilities = options.denied_capabilities;
   router.denied_identities = options.denied_identities;
   router.log = log;
-  if (!options.backend) {
-    router.selection = Selection::first_that_can_serve;
-    return SandboxRouter(std::move(backends), std::move(router));
-  }
   std::vector<std::string> names;
   for (const auto& backend : backends) names.push_back(backend->declarations().name);
-  const std::vector<std::string_view> candidates(names.begin(), names.end());
-  router.selected = one_of("--backend", *options.backend, candidates);
+  if (options.backend) {
+    const std::vector<std::string_view> candidates(names.begin(), names.end());
+    router.selected = one_of("--backend", *options.backend, candidates);
+  } else if (names.size() == 1) {
+    // Nothing to choose from, and finding out what is available costs a sandbox.
+    router.selected = names[0];
+  } else {
+    router.selection = Selection::first_that_can_serve;
+  }
   return SandboxRouter(std::move(backends), std::move(router));
 }
 

@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
 #include "apps/casemate/console.h"
-#include "casemate/backends/linux/backend.h"
+#include "casemate/backends/linux/linux_backend.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 
@@ -20,9 +21,11 @@ Log make_log(const ParsedLine& line) {
 }
 
 std::vector<std::shared_ptr<SandboxBackend>> make_backends(Log log) {
-  linux::LinuxBackendOptions options;
+  LinuxBackendOptions options;
+  // For tests, and for two installations that must not see each other's sandboxes.
+  if (const char* directory = std::getenv("CASEMATE_STATE_DIR")) options.state_dir = directory;
   options.log = std::move(log);
-  return {std::make_shared<linux::LinuxBackend>(std::move(options))};
+  return {std::make_shared<LinuxBackend>(std::move(options))};
 }
 
 void refuse_operands(const ParsedLine& line) {

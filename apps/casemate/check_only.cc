@@ -43,6 +43,7 @@ class NoSink final : public OutputSink {
 std::vector<std::shared_ptr<SandboxBackend>> start_nothing(
     const std::vector<std::shared_ptr<SandboxBackend>>& backends) {
   std::vector<std::shared_ptr<SandboxBackend>> wrapped;
+  wrapped.reserve(backends.size());
   for (const auto& backend : backends) wrapped.push_back(std::make_shared<StartsNothing>(backend));
   return wrapped;
 }

@@ -226,7 +226,10 @@ constexpr VerbSpec kRunVerb = {
         "A program may exit with these numbers by itself: only the status of --json tells.\n"
         "\n"
         "A limit that is given and cannot be held is refused; a default that cannot be held shows\n"
-        "as limits_not_held in --json.",
+        "as limits_not_held in --json.\n"
+        "\n"
+        "CASEMATE_STATE_DIR in the environment names the directory that holds sandboxes\n"
+        "(default: /run/casemate).",
     .options = kOptions,
 };
 

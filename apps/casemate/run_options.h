@@ -26,9 +26,7 @@ struct RunOptions {
   // NAME and host path, as given.
   std::vector<std::pair<std::string, std::string>> files;
   std::vector<std::string> outputs;
-  bool manifest = false;
   std::optional<std::string> out_dir;
-  bool overwrite = false;
   std::chrono::nanoseconds timeout{};
   Resources resources;
   TransferLimits files_in;
@@ -36,13 +34,15 @@ struct RunOptions {
   CapabilitySet denied_capabilities;
   std::set<Identity> denied_identities;
   std::map<std::string, std::string> labels;
-  bool check = false;
   std::string image;
   std::map<std::string, std::string> environment;
-  bool forward_stdin = false;
   std::optional<std::string> backend;
-  Isolation min_isolation = Isolation::container;
   SandboxKey key;
+  Isolation min_isolation = Isolation::container;
+  bool manifest = false;
+  bool overwrite = false;
+  bool check = false;
+  bool forward_stdin = false;
   bool json = false;
   bool verbose = false;
 };

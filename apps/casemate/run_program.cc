@@ -47,6 +47,7 @@ SandboxRouter make_router(const RunOptions& options, Backends backends, const Lo
   router.denied_identities = options.denied_identities;
   router.log = log;
   std::vector<std::string> names;
+  names.reserve(backends.size());
   for (const auto& backend : backends) names.push_back(backend->declarations().name);
   if (options.backend) {
     const std::vector<std::string_view> candidates(names.begin(), names.end());
@@ -159,7 +160,7 @@ int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
       (stream == OutputStream::out ? out : err).write(bytes);
     };
   }
-  StopRequests stop;
+  const StopRequests stop;
   try {
     CodeactRun run = run_codeact(wiring, options.key, request, {std::nullopt, stop.token()});
     if (out_directory) out_directory->keep();

@@ -29,12 +29,12 @@ sigset_t stopping_signals() {
 
 // The signal's default action, now.
 void end_process_by(int number) {
-  std::signal(number, SIG_DFL);
+  static_cast<void>(std::signal(number, SIG_DFL));
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, number);
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-  ::raise(number);
+  static_cast<void>(::raise(number));
 }
 
 }  // namespace

@@ -24,9 +24,8 @@ namespace {
 // The whole text as decimal digits; absent for anything else, overflow included.
 std::optional<std::uint64_t> whole_number(std::string_view digits) {
   std::uint64_t number = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [stopped, error] = std::from_chars(digits.data(), end, number);
-  if (error != std::errc{} || stopped != end || digits.empty()) return std::nullopt;
+  const auto [stopped, error] = std::from_chars(digits.begin(), digits.end(), number);
+  if (error != std::errc{} || stopped != digits.end()) return std::nullopt;
   return number;
 }
 

@@ -250,6 +250,28 @@ TEST(ExecuteCode, RunsAProgramAndSaysWhatCameOfIt) {
   EXPECT_EQ(scripted.sandbox->commands().at(0).timeout, std::chrono::seconds(7));
 }
 
+TEST(ExecuteCode, PassesTheCallersListenersAndBoundsOn) {
+  std::stop_source source;
+  Scripted scripted([&](const Program& program) {
+    EXPECT_EQ(program.execution().control.stop, source.get_token());
+    return exited(0, std::string(1000, 'x'));
+  });
+  CodeactToolOptions options;
+  options.capture_bytes = 100;
+  std::string seen;
+  std::vector<std::string> steps;
+  ToolCall call;
+  call.control.stop = source.get_token();
+  call.on_output = [&](OutputStream, std::span<const char> bytes) {
+    seen.append(bytes.begin(), bytes.end());
+  };
+  call.progress = [&](std::string_view step) { steps.emplace_back(step); };
+  const ToolResult result = make(scripted, options).at(0).invoke(R"({"code":"x"})", call);
+  EXPECT_EQ(seen.size(), 1000U);
+  EXPECT_EQ(steps.size(), 2U);
+  EXPECT_NE(result.text.find("[... 900 bytes missing ...]"), std::string::npos);
+}
+
 TEST(ExecuteCode, IsNoErrorWhenTheProgramFails) {
   Scripted scripted([](const Program&) { return exited(1, "", "boom\n"); });
   const ToolResult result = make(scripted).at(0).invoke(R"({"code":"x"})", {});

@@ -336,6 +336,13 @@ TEST(RunCodeact, AsksForTheListingOnlyWhenFilesAreNamed) {
   EXPECT_EQ(store->reads, 1);
 }
 
+TEST(RunCodeact, FindsANameWhateverTheOrderOfTheListing) {
+  Scripted scripted;
+  scripted.wiring.file_store = std::make_shared<CountingStore>(
+      std::map<std::string, std::string>{{"a", "1"}, {"b", "2"}, {"c", "3"}, {"d", "4"}});
+  EXPECT_NO_THROW(scripted.run(with_files({"a", "b", "c", "d"})));
+}
+
 TEST(RunCodeact, TurnsAStoresOwnFailureIntoARefusal) {
   Scripted scripted;
   const auto store =
@@ -426,6 +433,16 @@ TEST(RunCodeact, SaysWhatWasLostWithASandboxThatWasKnown) {
   const CodeactRun run = scripted.run(code());
   ASSERT_EQ(run.notes.size(), 1U);
   EXPECT_NE(run.notes.front().find("made anew"), std::string::npos);
+}
+
+TEST(RunCodeact, DisposesADeadSandboxQuietly) {
+  // LC-08
+  in_process::InProcessSandboxOptions options = failing(Operation::start, 1);
+  options.close_is_known = false;
+  Scripted scripted([](const Program&) { return exited(); }, {}, options);
+  scripted.run(code());
+  EXPECT_EQ(scripted.backend->disposed().size(), 2U) << "the dead one, and the one that ran";
+  EXPECT_EQ(scripted.failures.size(), 1U) << "nobody is told of the dead one";
 }
 
 TEST(RunCodeact, DoesNotTryAThirdTime) {

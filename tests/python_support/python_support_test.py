@@ -10,7 +10,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-SUPPORT = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[2]
+SUPPORT = ROOT / "casemate" / "guest" / "support"
 # Base set of a sandbox, and codeact_environment (casemate/kinds/codeact/run.cc).
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -32,9 +33,7 @@ class SiteCustomize(unittest.TestCase):
         self.support = self.call / "support"
         (self.call / "program").mkdir()
         self.work.mkdir()
-        # The directory has nothing else in a sandbox; here it has this test.
-        self.support.mkdir()
-        shutil.copy(SUPPORT / "sitecustomize.py", self.support)
+        shutil.copytree(SUPPORT, self.support)
 
     def run_program(self, code, *options, environment=()):
         program = self.call / "program" / "program.py"
@@ -126,7 +125,7 @@ class SiteCustomize(unittest.TestCase):
         self.assertEqual((result.stdout, result.stderr), ("42\n", ""))
 
     def test_the_environment_here_is_the_one_of_the_kind(self):
-        source = (SUPPORT.parents[1] / "kinds" / "codeact" / "run.cc").read_text()
+        source = (ROOT / "casemate" / "kinds" / "codeact" / "run.cc").read_text()
         ours = set(re.findall(r'"(PYTHON\w+)"', source)) - {"PYTHONPATH"}
         self.assertEqual(ours, {name for name in ENVIRONMENT if name.startswith("PYTHON")})
 

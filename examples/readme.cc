@@ -10,7 +10,7 @@ int main() {
                                        {.min_isolation = casemate::Isolation::container});
   const casemate::CallerContext caller{[] { return "tenant-7"; }, [] { return "chat-1"; }};
   for (const casemate::Tool& tool : casemate::make_codeact_tools(router, "analyst", caller)) {
-    const casemate::ToolResult result = tool.invoke(R"({"code": "print(6 * 7)"})", {});
+    const casemate::ToolResult result = tool.invoke(R"-({"code": "print(6 * 7)"})-", {});
     std::puts(result.text.c_str());
   }
   router.dispose_scope("tenant-7", "chat-1");

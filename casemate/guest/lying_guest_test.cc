@@ -100,9 +100,11 @@ struct FakeGuest {
         say(control, answer_to_open);
       } else if (is(*frame, FrameType::attach)) {
         ++attachments;
-        attached_threads.emplace_back([this, fd = std::move(frame->descriptors.at(0))]() mutable {
-          until_the_host_hangs_up([&] { attached(std::move(fd)); });
-        });
+        // A copy: the test gives the next call another script while this one still runs.
+        attached_threads.emplace_back(
+            [script = attached, fd = std::move(frame->descriptors.at(0))]() mutable {
+              until_the_host_hangs_up([&] { script(std::move(fd)); });
+            });
       } else if (answer_to_close) {
         say(control, *answer_to_close);
       }

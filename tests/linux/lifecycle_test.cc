@@ -364,6 +364,24 @@ TEST_F(LinuxLifecycle, AStateDirectoryOfOthersIsRefused) {
   expect_refusal<SandboxUnavailable>([&] { linked.acquire(key(), spec(), {}); }, "link");
 }
 
+TEST_F(LinuxLifecycle, WithoutRootItSaysSoAndDeclaresNoOtherRung) {
+  OtherProcess other([&](int channel) {
+    if (setresuid(1000, 1000, 1000) < 0) throw std::runtime_error("setresuid");
+    LinuxBackend ordinary({.state_dir = {}, .log = {}});
+    std::string answer = ordinary.probe().available ? "available" : ordinary.probe().reason;
+    try {
+      ordinary.acquire(key(), spec(), {});
+    } catch (const SandboxError& error) {
+      answer += "|" + std::string(error.code()) + "|" + error.message();
+    }
+    answer += ordinary.declarations().isolation == Isolation::container ? "|container" : "|other";
+    OtherProcess::say(channel, answer);
+  });
+  const std::string reason = "the linux backend needs root; this process runs as user 1000";
+  EXPECT_EQ(other.hear(),
+            reason + "; run it as root (sudo)|SandboxUnavailable|" + reason + "|container");
+}
+
 TEST_F(LinuxLifecycle, ADeadlineThatHasComeIsATimeoutAndLeavesNothing) {
   CallControl late;
   late.deadline = std::chrono::steady_clock::now() - 1s;

@@ -194,7 +194,7 @@ void AgentProcess::pump(Goal goal, const CallControl& control) try {
     if (control.stop.stop_requested() && !cancel_until_) request_cancel();
     wait_for_something(control, stop, goal);
     flush();
-    take_frames();
+    take_frames(goal);
     if (reached(goal)) return;
     check_time(control);
     if (reached(goal)) return;
@@ -270,8 +270,9 @@ void AgentProcess::check_time(const CallControl& control) {
   throw_timed_out(control);
 }
 
-void AgentProcess::take_frames() {
-  for (int i = 0; i < kFramesAtOnce && state_ != State::ended; ++i) {
+// Stops at the goal: what comes behind `started` is for `wait`, as the callbacks are.
+void AgentProcess::take_frames(Goal goal) {
+  for (int i = 0; i < kFramesAtOnce && !reached(goal); ++i) {
     std::optional<Frame> frame;
     try {
       frame = reader_.next();
@@ -441,7 +442,7 @@ void AgentProcess::abandon() noexcept try {
           pollfd{connection_.get(), short(POLLIN | (has_pending() ? POLLOUT : 0)), 0}};
       if (sys::poll_until(entries, cancel_until_) == 0) break;
       flush();
-      take_frames();
+      take_frames(Goal::ended);
     }
   }
   disconnect();

@@ -62,7 +62,7 @@ class AgentProcess : public Process {
   void pump(Goal goal, const CallControl& control);
   bool reached(Goal goal) const;
   void wait_for_something(const CallControl& control, const StopEvent& stop, Goal goal);
-  void take_frames();
+  void take_frames(Goal goal);
   void handle(const Frame& frame);
   void take_output(OutputStream stream, const Frame& frame);
   void finish(const Ended& ended);

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,12 +30,17 @@ void reset_signals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// The kernel's first choice when memory runs out; may fail where /proc is read-only.
+// The kernel's first choice when memory runs out; may fail where /proc is read-only. The files in
+// /proc of a process that is not dumpable belong to the machine's root, not to a user namespace's:
+// so it is dumpable for a moment, when nobody who could use that is in its pid namespace yet.
 void raise_oom_score() {
+  prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
   const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  [[maybe_unused]] const ssize_t written = write(fd, "1000", 4);
-  close(fd);
+  if (fd >= 0) {
+    [[maybe_unused]] const ssize_t written = write(fd, "1000", 4);
+    close(fd);
+  }
+  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
 // Tries each candidate. A place without the program is passed over; one where it may not be

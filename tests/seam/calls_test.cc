@@ -1,0 +1,180 @@
+// Calls: bounds of the host's, threads, and their end.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "casemate/core/errors.h"
+#include "tests/seam/seam.h"
+#include "tests/support/expect_refusal.h"
+
+namespace casemate::seam {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace std::string_literals;
+using Clock = std::chrono::steady_clock;
+
+class Calls : public Seam {};
+
+INSTANTIATE_TEST_SUITE_P(Every, Calls, testing::ValuesIn(providers()), provider_name);
+
+TEST_P(Calls, AStopFromAnotherThreadIsTheOutcomeCancelled) {
+  std::stop_source source;
+  ExecRequest request = shell("echo begun; exec sleep 1000");
+  // The stop comes when the program shows that it runs.
+  std::jthread stopper;
+  request.on_output = [&](OutputStream, std::span<const char>) {
+    stopper = std::jthread([&] { source.request_stop(); });
+  };
+  CallControl control;
+  control.stop = source.get_token();
+  const ExecResult result = call().exec(request, control);
+  EXPECT_EQ(result.outcome, Outcome::cancelled);
+  EXPECT_EQ(result.stdout, "begun\n");
+  EXPECT_TRUE(result.stopped_known);
+}
+
+TEST_P(Calls, AStopRequestedBeforeStartsNothing) {
+  std::stop_source source;
+  source.request_stop();
+  CallControl control;
+  control.stop = source.get_token();
+  const ExecResult result = call().exec(shell("touch ran"), control);
+  EXPECT_EQ(result.outcome, Outcome::cancelled);
+  EXPECT_TRUE(result.stopped_known);
+  EXPECT_EQ(run(shell("ls")).stdout, "");
+  EXPECT_THROW(call().stat_file("x", call().directory(), control), SandboxCancelled);
+  EXPECT_THROW(sandbox().open_call({}, control), SandboxCancelled);
+}
+
+// Input that the program does not take must not stand before the cancel.
+TEST_P(Calls, AStopGetsPastInputThatNobodyReads) {
+  std::stop_source source;
+  CallControl control;
+  control.stop = source.get_token();
+  ExecRequest request = shell("echo ready; exec sleep 1000");
+  request.stdin_mode = StdinMode::piped;
+  std::jthread stopper;
+  request.on_output = [&](OutputStream, std::span<const char>) {
+    stopper = std::jthread([&] { source.request_stop(); });
+  };
+  const std::unique_ptr<Process> process = call().start(request, {});
+  process->write_stdin(std::string(4 << 20, 'x'), control);
+  const ExecResult result = process->wait(control);
+  EXPECT_EQ(result.outcome, Outcome::cancelled);
+  EXPECT_TRUE(result.stopped_known);
+}
+
+TEST_P(Calls, CallsFromSeveralThreadsDoNotDisturbEachOther) {
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      const std::unique_ptr<Call> call = sandbox().open_call({}, {});
+      for (int round = 0; round < 3; ++round) {
+        const std::string text = std::to_string(i * 100 + round);
+        call->write_file("f", text, call->directory() + "/work", {});
+        EXPECT_EQ(call->exec(shell("cat f; ls"), {}).stdout, text + "f\n");
+        EXPECT_EQ(call->read_file("f", call->directory() + "/work", 100, {}), text);
+      }
+      EXPECT_TRUE(call->close());
+    });
+  }
+}
+
+TEST_P(Calls, OneCallsThreadsShareIt) {
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      const std::string name = "f" + std::to_string(i);
+      for (int round = 0; round < 5; ++round) {
+        call().write_file(name, name, call().directory() + "/work", {});
+        EXPECT_EQ(run(shell("cat " + name)).stdout, name);
+      }
+    });
+  }
+}
+
+TEST_P(Calls, ACallIdIsTwelveHexDigitsAndUsedOnce) {
+  for (const char* id : {"x", "0123456789abc", "0123456789aX", "../../../../"}) {
+    expect_refusal<InvalidArgument>([&] { sandbox().open_call({id}, {}); }, "12 hex");
+  }
+  const std::unique_ptr<Call> named = sandbox().open_call({"0123456789ab"}, {});
+  EXPECT_EQ(named->directory(), sandbox().info().work_dir + "/0123456789ab");
+  EXPECT_THROW(sandbox().open_call({"0123456789ab"}, {}), SandboxUnavailable);
+}
+
+TEST_P(Calls, TheSandboxsOwnMethodsAreACallThatLastsOneRequest) {
+  EXPECT_EQ(sandbox().exec(shell("echo hi"), {}).stdout, "hi\n");
+  const std::string directory = sandbox().info().work_dir;
+  sandbox().write_file("kept", std::string_view("text"), directory, {});
+  EXPECT_EQ(sandbox().read_file("kept", directory, 4, {}), "text");
+}
+
+// -- The end of a call ---------------------------------------------------------------------------
+
+TEST_P(Calls, ClosingACallEndsEverythingInIt) {
+  const std::unique_ptr<Process> process = call().start(
+      python(kHoldLock + "import time\nopen('ready', 'w').write('x')\ntime.sleep(1000)"s), {});
+  awaited("ready");
+  EXPECT_TRUE(lock_is_held());
+  guest("mkdir -p deep/er; touch deep/er/file; chmod 500 deep");
+  EXPECT_TRUE(call().close());
+  EXPECT_TRUE(call().close());
+  EXPECT_THROW(process->wait({}), SandboxUnavailable);
+  EXPECT_THROW(run(shell("true")), SandboxUnavailable);
+  EXPECT_THROW(call().stat_file("x", call().directory(), {}), SandboxUnavailable);
+  const std::string directory = call().directory();
+  call_ = sandbox().open_call({}, {});
+  EXPECT_FALSE(lock_is_held());
+  EXPECT_FALSE(call().stat_file(directory, sandbox().info().work_dir, {}));
+}
+
+TEST_P(Calls, DroppingACallClosesIt) {
+  const std::string directory = call().directory();
+  call_ = sandbox().open_call({}, {});
+  EXPECT_FALSE(call().stat_file(directory, sandbox().info().work_dir, {}));
+}
+
+TEST_P(Calls, TheDeadlineBoundsTheProviderAndEndsTheProgram) {
+  CallControl control;
+  control.deadline = Clock::now() + 500ms;
+  expect_refusal<SandboxTimeout>(
+      [&] { call().exec(python(kHoldLock + "import time\ntime.sleep(1000)"s), control); },
+      "deadline");
+  // The host let go of it; the call's end is when that is known.
+  EXPECT_TRUE(call().close());
+  call_ = sandbox().open_call({}, {});
+  EXPECT_FALSE(lock_is_held());
+}
+
+TEST_P(Calls, AnExceptionFromTheCallbackEndsTheProgramAndReachesTheCaller) {
+  struct Enough {};
+  ExecRequest request = python(kHoldLock + "import time\nprint('x')\ntime.sleep(1000)"s);
+  request.on_output = [](OutputStream, std::span<const char>) { throw Enough{}; };
+  const std::unique_ptr<Process> process = call().start(request, {});
+  EXPECT_THROW(process->wait({}), Enough);
+  EXPECT_FALSE(lock_is_held());
+  EXPECT_THROW(process->wait({}), Enough);
+}
+
+TEST_P(Calls, AHostThatForksKeepsItsCalls) {
+  const pid_t child = fork();
+  if (child == 0) {
+    call_.reset();
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(run(shell("echo alive")).stdout, "alive\n");
+}
+
+}  // namespace
+}  // namespace casemate::seam

@@ -1,0 +1,73 @@
+#pragma once
+
+// One list of behaviours for every implementation of the seam that runs real programs. A test here
+// knows `Sandbox` and `Call` and nothing of who provides them: what it wants to see of the inside,
+// a program inside tells.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "casemate/core/exec.h"
+#include "casemate/core/sandbox.h"
+
+namespace casemate::seam {
+
+// One sandbox of one provider, made for one test and ended with it.
+class Subject {
+ public:
+  virtual ~Subject() = default;
+  virtual Sandbox& sandbox() = 0;
+};
+
+struct Provider {
+  std::string name;
+  // Empty when it can work here, else why not.
+  std::function<std::string()> why_not;
+  std::function<std::unique_ptr<Subject>()> make;
+  friend std::ostream& operator<<(std::ostream& out, const Provider& provider) {
+    return out << provider.name;
+  }
+};
+
+const std::vector<Provider>& providers();
+std::string provider_name(const testing::TestParamInfo<Provider>& info);
+
+ExecRequest shell(std::string line);
+ExecRequest program(std::vector<std::string> words);
+ExecRequest python(std::string text);
+
+// A test with one sandbox and one open call; skipped where the provider cannot work.
+class Seam : public testing::TestWithParam<Provider> {
+ protected:
+  void SetUp() override;
+
+  Sandbox& sandbox() { return subject_->sandbox(); }
+  Call& call() { return *call_; }
+  std::string work() const { return call_->directory() + "/work"; }
+
+  ExecResult run(const ExecRequest& request) { return call_->exec(request, {}); }
+  // What a shell line in `work/` prints; it must succeed.
+  std::string guest(const std::string& line);
+  // Waits, inside, until `work/<name>` is there and not empty, and returns what it holds.
+  std::string awaited(const std::string& name);
+
+  // Whether any process of any call holds the lock that `kHoldLock` takes: proof of life that needs
+  // no process ids. The file lies beside the calls, where all of them reach it.
+  bool lock_is_held();
+  // Waits, inside, until no process holds it.
+  void await_lock();
+
+  std::unique_ptr<Subject> subject_;
+  std::unique_ptr<Call> call_;
+};
+
+// Python: takes the lock and keeps it as long as this process or a child of it lives.
+extern const char kHoldLock[];
+
+}  // namespace casemate::seam

@@ -125,7 +125,8 @@ bool asks_for(std::string_view flag, std::span<const char* const> words,
 std::string_view nearest(std::string_view text, std::span<const std::string_view> candidates) {
   const std::string_view compared = text.substr(0, kComparedBytes);
   return *std::ranges::min_element(candidates, {}, [compared](std::string_view candidate) {
-    return edit_distance(compared, candidate);
+    const bool cut_short = compared.size() > 2 && candidate.starts_with(compared);
+    return cut_short ? std::size_t{1} : edit_distance(compared, candidate);
   });
 }
 

@@ -64,8 +64,8 @@ ParsedLine parse_line(std::span<const char* const> words, std::span<const Option
 bool asks_for(std::string_view flag, std::span<const char* const> words,
               std::span<const OptionSpec> options);
 
-// The candidate with the fewest edits (a swap of neighbours counts one) from `text`; the first
-// of equals. `candidates` must not be empty.
+// The candidate with the fewest edits (a swap of neighbours counts one, and so does all that is
+// left off at the end) from `text`; the first of equals. `candidates` must not be empty.
 std::string_view nearest(std::string_view text, std::span<const std::string_view> candidates);
 
 // `text` when it is one of `candidates`; otherwise throws `InvalidArgument` that names the option,

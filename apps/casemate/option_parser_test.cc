@@ -94,6 +94,7 @@ TEST(Nearest, CountsAChangeAnInsertionARemovalAndASwapAsOne) {
   const std::array<std::string_view, 3> names = {"linux", "docker", "microvm"};
   EXPECT_EQ(nearest("linus", names), "linux");
   EXPECT_EQ(nearest("dcoker", names), "docker");
+  EXPECT_EQ(nearest("mic", names), "microvm");
   EXPECT_EQ(nearest("", names), "linux");
   EXPECT_EQ(nearest(std::string(100'000, 'm'), names), "microvm");
 }

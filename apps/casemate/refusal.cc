@@ -26,7 +26,8 @@ void say_error(const std::exception& failure) noexcept {
 
 int report(const std::exception& failure, OutputFormat format) {
   say_error(failure);
-  if (format == OutputFormat::streams) return kExitRefused;
+  const bool unwritable = dynamic_cast<const OutputFailed*>(&failure) != nullptr;
+  if (format == OutputFormat::streams || unwritable) return kExitRefused;
   try {
     write_all(1, codeact_failure_json(failure) + '\n');
   } catch (const OutputClosed&) {

@@ -201,7 +201,8 @@ void read_key(const ParsedLine& line, RunOptions& options) {
   };
   options.key.scope = part("--scope", "cli");
   options.key.agent_dir = part("--agent", "default");
-  options.key.thread_id = line.has("--thread") ? part("--thread", "") : "run-" + random_hex(16);
+  options.own_key = !line.has("--thread");
+  options.key.thread_id = options.own_key ? "run-" + random_hex(16) : part("--thread", "");
 }
 
 }  // namespace

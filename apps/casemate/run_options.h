@@ -38,6 +38,8 @@ struct RunOptions {
   std::map<std::string, std::string> environment;
   std::optional<std::string> backend;
   SandboxKey key;
+  // The thread of the key was made up for this run, so that nobody else can be using it.
+  bool own_key = false;
   Isolation min_isolation = Isolation::container;
   bool manifest = false;
   bool overwrite = false;

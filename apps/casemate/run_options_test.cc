@@ -52,6 +52,8 @@ TEST(RunOptions, DefaultsAreThoseOfTheSurface) {
   EXPECT_FALSE(options.json || options.verbose || options.check || options.overwrite ||
                options.forward_stdin || options.manifest);
   EXPECT_NE(options.key.thread_id, read({}).key.thread_id);
+  EXPECT_TRUE(options.own_key);
+  EXPECT_FALSE(read({"--thread", "t"}).own_key);
 }
 
 TEST(RunOptions, MarksBoundsThatAreGivenAsStated) {

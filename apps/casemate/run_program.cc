@@ -145,6 +145,24 @@ int exit_status(const CodeactRun& run, const StopRequests& stop) {
   return status == 0 && run.collect_error ? kExitRefused : status;
 }
 
+// Ends the sandbox of a key that is this run's own before the exit, so that nothing is left when
+// the caller goes on. A key that others may share is ended by its last user, a moment later.
+class OwnSandbox {
+ public:
+  OwnSandbox(const RunOptions& options, SandboxRouter router)
+      : key_(options.own_key ? std::optional(options.key) : std::nullopt),
+        router_(std::move(router)) {}
+  ~OwnSandbox() {
+    if (key_) router_.dispose(*key_);
+  }
+  OwnSandbox(const OwnSandbox&) = delete;
+  OwnSandbox& operator=(const OwnSandbox&) = delete;
+
+ private:
+  std::optional<SandboxKey> key_;
+  SandboxRouter router_;
+};
+
 int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
   CodeactRequest request = make_request(options);
   std::optional<OutDirectory> out_directory;
@@ -161,6 +179,7 @@ int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
     };
   }
   const StopRequests stop;
+  const OwnSandbox sandbox(options, wiring.router);
   try {
     CodeactRun run = run_codeact(wiring, options.key, request, {std::nullopt, stop.token()});
     if (out_directory) out_directory->keep();

@@ -179,6 +179,14 @@ TEST_F(RunProgram, AskingForTheBackendByNameTakesIt) {
             0);
 }
 
+TEST_F(RunProgram, EndsTheSandboxOfItsOwnKeyButNotOneThatOthersMayShare) {
+  const auto script = [](const auto&) { return in_process::finished(); };
+  run(script);
+  EXPECT_EQ(backend_->disposed(), backend_->keys());
+  run(script, {"--thread", "shared"});
+  EXPECT_TRUE(backend_->disposed().empty());
+}
+
 TEST_F(RunProgram, AProviderThatFailsUnderTheProgramIsThrown) {
   EXPECT_THROW(run([](const in_process::Execution&) -> ExecResult {
                  throw SandboxUnavailable("the connection ended");

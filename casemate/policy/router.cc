@@ -55,6 +55,7 @@ void check_options(const std::vector<std::shared_ptr<SandboxBackend>>& backends,
 
 std::string registered_names(const std::vector<std::shared_ptr<SandboxBackend>>& backends) {
   std::vector<std::string> names;
+  names.reserve(backends.size());
   for (const auto& backend : backends) names.push_back(quoted(backend->declarations().name));
   std::ranges::sort(names);
   return fmt::format("{}", fmt::join(names, ", "));

@@ -7,7 +7,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "casemate/core/declarations.h"
 #include "casemate/core/errors.h"
@@ -26,10 +25,10 @@ struct PendingRefusal {
 };
 
 template <typename RefusalClass>
-PendingRefusal pending(std::string message, std::string hint) {
+PendingRefusal pending(const std::string& message, const std::string& hint) {
   return {.code = RefusalClass("").code(),
-          .message = std::move(message),
-          .hint = std::move(hint),
+          .message = message,
+          .hint = hint,
           .raise = [](const std::string& text, const std::string& what_to_do) {
             throw RefusalClass(text, what_to_do);
           }};

@@ -28,8 +28,8 @@ std::string temporary_name() {
     throw_errno("getrandom");
   }
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), ".casemate-%016llx",
-                static_cast<unsigned long long>(number));
+  (void)std::snprintf(text.data(), text.size(), ".casemate-%016llx",
+                      static_cast<unsigned long long>(number));
   return text.data();
 }
 
@@ -137,7 +137,6 @@ void StagedFile::publish(const std::string& name) {
 }
 
 void StagedFile::replace(const std::string& name) {
-  const int at = directory_->get();
   for (int i = 0; i < kNameTries; ++i) {
     try {
       publish(name);
@@ -148,6 +147,7 @@ void StagedFile::replace(const std::string& name) {
       }
     }
     name_temporarily();
+    const int at = directory_->get();
     if (renameat2(at, temporary_.c_str(), at, name.c_str(), RENAME_EXCHANGE) == 0) {
       published_ = name;
       holds_replaced_ = true;

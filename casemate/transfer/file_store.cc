@@ -18,6 +18,7 @@ InMemoryStore::InMemoryStore(std::map<std::string, std::string> files) {
 
 std::vector<std::string> InMemoryStore::list() const {
   std::vector<std::string> names;
+  names.reserve(files_.size());
   for (const auto& [name, content] : files_) {
     names.push_back(name);
   }

@@ -177,7 +177,7 @@ TEST(DirectoryFileStore, RefusesARootThatIsNoDirectory) {
   }
 }
 
-// IN-10, FO-11
+// IN-10
 TEST(DirectoryFileStore, ListsAsManyEntriesAsItsBoundAndRefusesOneMore) {
   const Scratch scratch;
   for (int i = 0; i < 4; ++i) {

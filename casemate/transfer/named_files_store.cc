@@ -19,6 +19,7 @@ NamedFilesStore::NamedFilesStore(
 
 std::vector<std::string> NamedFilesStore::list() const {
   std::vector<std::string> names;
+  names.reserve(files_.size());
   for (const auto& [name, path] : files_) {
     names.push_back(name);
   }

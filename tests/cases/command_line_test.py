@@ -1,12 +1,9 @@
 """Cases CLI: exit statuses, arguments, paths, and bad input."""
 
-import array
-import fcntl
 import os
 import pty
 import re
 import subprocess
-import termios
 import time
 import unittest
 
@@ -69,26 +66,17 @@ class ExitStatus(Case):
                 self.assertLess(result.seconds, 5)
 
     def test_a_cancelled_run_still_prints_its_json(self):
-        process = self.start(self.argv("--json", "--stdin", program="print('kept'); print(input()); input()"),
-                             stdin=subprocess.PIPE)
-        self.wait_until_stdin_is_read(process)
+        program = "print('kept')\nimport sys\nsys.stdin.buffer.read(4 << 20)\nimport time\ntime.sleep(60)"
+        process = self.start(self.argv("--json", "--stdin", program=program), stdin=subprocess.PIPE)
+        # Far more than fits between here and there: once it is all taken, the program has come to its read.
+        process.stdin.write(bytes(4 << 20))
+        process.stdin.flush()
         process.send_signal(signal.SIGTERM)
         result = self.finish(process, time.monotonic())
         self.assertEqual(result.status, 143, result)
         self.assertEqual(result.json["status"], "cancelled")
-        self.assertIn("kept\n", result.json["stdout"])
+        self.assertEqual(result.json["stdout"], "kept\n")
         self.assertIsNone(result.json["exit_code"])
-
-    def wait_until_stdin_is_read(self, process):
-        """With --json a program shows that it runs only by taking its input."""
-        process.stdin.write(b"x\n")
-        process.stdin.flush()
-        pending = array.array("i", [1])
-        until = time.monotonic() + 20
-        while pending[0] and time.monotonic() < until:
-            fcntl.ioctl(process.stdin, termios.FIONREAD, pending)
-            time.sleep(0.005)
-        self.assertEqual(pending[0], 0, "the program's input was never read")
 
     def test_a_closed_output_stops_the_program(self):
         started = time.monotonic()
@@ -165,14 +153,15 @@ class Arguments(Case):
             with self.subTest(name=name):
                 result = self.run_argv([*self.argv(), str(self.write(name, program))])
                 self.assertEqual((result.status, result.out), (0, expected), result)
-                result = self.run_argv([*self.argv(), "-"], stdin=open(self.dir / name, "rb"))
+                with open(self.dir / name, "rb") as stdin:
+                    result = self.run_argv([*self.argv(), "-"], stdin=stdin)
                 self.assertEqual((result.status, result.out), (0, expected), result)
         # A NUL is the interpreter's to refuse, as outside.
         path = self.write("nul.py", b"print(1)\x00\n")
         outside = subprocess.run(["/usr/bin/python3", path], capture_output=True)
         result = self.run_argv([*self.argv(), str(path)])
         self.assertEqual((result.status, result.out), (outside.returncode, outside.stdout), result)
-        self.assertEqual(result.err.splitlines()[-1], outside.stderr.decode().splitlines()[-1])
+        self.assertEqual(result.err.splitlines()[-1:], outside.stderr.decode().splitlines()[-1:])
 
     def test_CLI_04_what_is_no_program_is_refused_by_name(self):
         """CLI-04"""

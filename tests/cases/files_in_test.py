@@ -108,7 +108,7 @@ for name in sorted(os.listdir(".")):
 
         full, over = self.write("full", "x" * 1000), self.write("over", "x" * 1001)
         self.assertRefused(self.run_program(program, *caps, "--file", over),
-                           "SandboxTransferCapExceeded", "over", "1001", "1000")
+                           "SandboxTransferCapExceeded", "'over'", "1000")
         total = 2500 - len(program)
         rest = self.write("rest", "x" * (total - 2000 + 1))
         options = [*caps, "--file", f"a={full}", "--file", f"b={full}", "--file", f"c={rest}"]

@@ -92,7 +92,7 @@ bool kill_agent(int directory) {
 }
 
 std::chrono::seconds idle_time(int directory) {
-  struct stat status {};
+  struct stat status{};
   if (fstatat(directory, guest::kBusyLockName, &status, 0) < 0) return std::chrono::seconds{0};
   return std::chrono::seconds(std::max<time_t>(0, time(nullptr) - status.st_mtim.tv_sec));
 }

@@ -61,6 +61,16 @@ std::optional<Record> read_record(int directory) {
   }
 }
 
+// What the kernel refuses in the state directory or the control groups is the provider's failure.
+template <typename Act>
+auto as_provider(Act&& act) {
+  try {
+    return act();
+  } catch (const std::system_error& error) {
+    throw SandboxUnavailable(fmt::format("the linux backend: {}", error.what()));
+  }
+}
+
 template <std::size_t Bytes>
 void copy_text(char (&to)[Bytes], const std::string& from) {
   if (from.size() >= Bytes) {
@@ -121,8 +131,7 @@ const StateDirectory& LinuxBackend::Impl::state() {
   return *state_;
 }
 
-std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key,
-                                                     const SandboxSpec& spec,
+std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, const SandboxSpec& spec,
                                                      const CallControl& control) {
   check_key(key);
   check_spec(spec);
@@ -144,8 +153,8 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key,
                          .lease = std::move(*lease)},
                         /*reused=*/true);
       }
-      const auto idle = FileLock::attempt(directory.get(), guest::kBusyLockName,
-                                          FileLock::Kind::exclusive);
+      const auto idle =
+          FileLock::attempt(directory.get(), guest::kBusyLockName, FileLock::Kind::exclusive);
       if (!idle) {
         throw SandboxBusy(
             fmt::format("the sandbox {} of kind {} runs a call and was made with another image, "
@@ -194,9 +203,8 @@ Adopted LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec& spe
       sys::throw_errno("publishing the sandbox");
     }
     published = true;
-    return {.record = std::move(record),
-            .directory = std::move(directory),
-            .lease = std::move(*lease)};
+    return {
+        .record = std::move(record), .directory = std::move(directory), .lease = std::move(*lease)};
   } catch (const std::system_error& error) {
     if (!published) end(found.fresh(), record.id);
     throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", error.what()));
@@ -304,16 +312,16 @@ std::vector<SandboxRecord> LinuxBackend::Impl::list() {
     const std::optional<Record> record = read_record(directory.get());
     if (!record) continue;
     const SandboxUse use = read_use(layout_, record->id);
-    records.push_back({.id = record->id,
-                       .backend = "linux",
-                       .isolation = Isolation::container,
-                       .key = record->key,
-                       .kind = record->kind,
-                       .age = std::chrono::seconds((now - record->created) / 1000000000),
-                       .idle = use.processes > 0 ? std::chrono::seconds{0}
-                                                 : idle_time(directory.get()),
-                       .processes = use.processes,
-                       .memory_bytes = use.memory_bytes});
+    records.push_back(
+        {.id = record->id,
+         .backend = "linux",
+         .isolation = Isolation::container,
+         .key = record->key,
+         .kind = record->kind,
+         .age = std::chrono::seconds((now - record->created) / 1000000000),
+         .idle = use.processes > 0 ? std::chrono::seconds{0} : idle_time(directory.get()),
+         .processes = use.processes,
+         .memory_bytes = use.memory_bytes});
   }
   return records;
 }
@@ -425,7 +433,7 @@ BackendDeclarations LinuxBackend::declarations() const { return impl_->declarati
 
 std::shared_ptr<Sandbox> LinuxBackend::acquire(const SandboxKey& key, const SandboxSpec& spec,
                                                const CallControl& control) {
-  return impl_->acquire(key, spec, control);
+  return as_provider([&] { return impl_->acquire(key, spec, control); });
 }
 
 int LinuxBackend::dispose(const SandboxKey& key) noexcept {
@@ -443,7 +451,7 @@ BackendProbe LinuxBackend::probe() {
   spec.kind = "probe";
   try {
     const SandboxKey key{"casemate probe", random_hex(8), "default"};
-    impl_->acquire(key, spec, {});
+    acquire(key, spec, {});
     impl_->dispose_where([&](const Record& record) { return record.key == key; });
     return {.available = true, .reason = "", .engine = linux_backend::engine_text()};
   } catch (const SandboxError& error) {
@@ -454,11 +462,13 @@ BackendProbe LinuxBackend::probe() {
   }
 }
 
-std::vector<SandboxRecord> LinuxBackend::list() { return impl_->list(); }
+std::vector<SandboxRecord> LinuxBackend::list() {
+  return as_provider([&] { return impl_->list(); });
+}
 
 std::shared_ptr<Sandbox> LinuxBackend::attach(const SandboxKey& key, std::string_view kind,
                                               const CallControl& control) {
-  return impl_->attach(key, kind, control);
+  return as_provider([&] { return impl_->attach(key, kind, control); });
 }
 
 bool LinuxBackend::dispose_id(std::string_view id) noexcept {

@@ -21,9 +21,9 @@ constexpr TransferLimits kCeiling{
 constexpr std::size_t kMaxWorkDirBytes = 200;
 
 // Where the root has something else, or where a program could take the directory away.
-constexpr std::string_view kTaken[] = {"/usr",  "/bin", "/sbin", "/lib", "/lib32", "/lib64",
-                                       "/libx32", "/etc", "/dev", "/proc", "/sys", "/tmp",
-                                       "/var/tmp", "/home", "/casemate", "/.quota"};
+constexpr std::string_view kTaken[] = {
+    "/usr", "/bin",  "/sbin", "/lib", "/lib32",   "/lib64", "/libx32",   "/etc",
+    "/dev", "/proc", "/sys",  "/tmp", "/var/tmp", "/home",  "/casemate", "/.quota"};
 
 void check_work_dir(const std::string& path) {
   const auto refuse = [&](std::string_view why) {
@@ -97,8 +97,8 @@ BackendDeclarations declare(const ControlGroupLayout& layout) {
 }
 
 void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared) {
-  if (spec.min_isolation && (!is_known(*spec.min_isolation) ||
-                             !meets_floor(*declared.isolation, *spec.min_isolation))) {
+  if (spec.min_isolation &&
+      (!is_known(*spec.min_isolation) || !meets_floor(*declared.isolation, *spec.min_isolation))) {
     throw SandboxBackendNotPermitted(
         fmt::format("the linux backend declares {}, below the floor {} of the spec",
                     to_string(*declared.isolation), to_string(*spec.min_isolation)),

@@ -52,7 +52,7 @@ void append_outcome_notes(CodeactRun& run, const SandboxSpec& spec,
       add(fmt::format("the program was ended by {}.", result.signal.value_or("a signal")));
       break;
     case Outcome::timed_out:
-      add(fmt::format("the program ran longer than its time limit of {:g} s and {}.",
+      add(fmt::format("the program timed out: it ran longer than its limit of {:g} s and {}.",
                       std::chrono::duration<double>(timeout.value_or(result.wall)).count(),
                       ended(result)));
       break;

@@ -44,10 +44,13 @@ json::value or_null(const std::optional<std::string>& text) {
   return text ? json::value(*text) : json::value(nullptr);
 }
 
-void add_stream(json::object& object, std::string_view name, const CapturedStream& stream) {
-  object[name] = render_stream(stream);
-  object[std::string(name) + "_truncated_bytes"] = stream.missing_bytes;
-  if (!is_valid_utf8(stream.bytes)) object[std::string(name) + "_base64"] = base64(stream.bytes);
+void add_streams(json::object& object, const CapturedStream& out, const CapturedStream& err) {
+  object["stdout"] = render_stream(out);
+  object["stderr"] = render_stream(err);
+  object["stdout_truncated_bytes"] = out.missing_bytes;
+  object["stderr_truncated_bytes"] = err.missing_bytes;
+  if (!is_valid_utf8(out.bytes)) object["stdout_base64"] = base64(out.bytes);
+  if (!is_valid_utf8(err.bytes)) object["stderr_base64"] = base64(err.bytes);
 }
 
 json::value error_json(std::string_view code, std::string_view message, std::string_view hint) {
@@ -71,8 +74,8 @@ std::string codeact_run_json(const CodeactRun& run, ArtifactPaths paths) {
   object["status"] = to_string(result.outcome);
   object["exit_code"] = result.exit_code ? json::value(*result.exit_code) : json::value(nullptr);
   object["signal"] = or_null(result.signal);
-  add_stream(object, "stdout", {result.stdout, result.stdout_missing_bytes, result.stdout_cut_at});
-  add_stream(object, "stderr", {result.stderr, result.stderr_missing_bytes, result.stderr_cut_at});
+  add_streams(object, {result.stdout, result.stdout_missing_bytes, result.stdout_cut_at},
+              {result.stderr, result.stderr_missing_bytes, result.stderr_cut_at});
   json::array artifacts;
   for (const LandedArtifact& artifact : run.artifacts) {
     json::object entry{{"name", artifact.name}, {"bytes", artifact.bytes}};

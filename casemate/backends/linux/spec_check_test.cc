@@ -1,0 +1,92 @@
+#include "casemate/backends/linux/spec_check.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "casemate/core/errors.h"
+#include "tests/support/expect_refusal.h"
+
+namespace casemate::linux_backend {
+namespace {
+
+ControlGroupLayout everything() {
+  const ControllerPlace place{"/sys/fs/cgroup", true};
+  return {place, place, place, place};
+}
+
+SandboxSpec spec() {
+  SandboxSpec spec;
+  spec.kind = "test";
+  return spec;
+}
+
+TEST(LinuxDeclarations, ClaimTheRungAndNoMoreThanTheMachineHolds) {
+  const BackendDeclarations declared = declare(everything());
+  EXPECT_EQ(declared.name, "linux");
+  EXPECT_EQ(declared.isolation, Isolation::container);
+  EXPECT_EQ(declared.egress_modes, std::set<Egress>{Egress::closed});
+  EXPECT_EQ(join_names(declared.capabilities),
+            "exec, files_in, files_out, files_list, files_delete");
+  EXPECT_EQ(declared.limits.files_in.max_bytes_per_file, 64 * kMiB);
+  EXPECT_EQ(declared.limits.files_out.max_total_bytes, 256 * kMiB);
+  EXPECT_EQ(declared.limits.files_out.max_files, 256U);
+  EXPECT_EQ(declared.image_forms, std::set<ImageForm>{ImageForm::host});
+  EXPECT_EQ(join_names(declared.enforceable_limits), "memory, pids, disk, cpu, files, time");
+  EXPECT_FALSE(declared.cpu_seconds_enforceable);
+  EXPECT_EQ(join_names(declare({}).enforceable_limits), "pids, disk, files, time");
+}
+
+TEST(LinuxLimitsHeld, ADefaultThatCannotBeHeldRunsAndSaysSo) {
+  EXPECT_TRUE(settle_limits({}, declare(everything()), {}).empty());
+  EXPECT_EQ(settle_limits({}, declare({}), {}), (std::set<Limit>{Limit::memory, Limit::cpu}));
+  EXPECT_EQ(settle_limits({}, declare(everything()), {{Limit::pids, "EACCES"}}),
+            std::set<Limit>{Limit::pids});
+}
+
+// RL-06
+TEST(LinuxLimitsHeld, AStatedOneIsRefusedWithTheReason) {
+  Resources resources;
+  resources.memory_bytes = stated(64 * kMiB);
+  expect_refusal<SandboxLimitNotEnforceable>([&] { settle_limits(resources, declare({}), {}); },
+                                             "memory");
+  resources = {};
+  resources.cpu_millis = stated(500);
+  expect_refusal<SandboxLimitNotEnforceable>(
+      [&] { settle_limits(resources, declare(everything()), {{Limit::cpu, "writing cpu.max"}}); },
+      {"cpu", "writing cpu.max"});
+  resources = {};
+  resources.pids = stated(5);
+  expect_refusal<SandboxLimitNotEnforceable>(
+      [&] { settle_limits(resources, declare(everything()), {{Limit::pids, "writing pids.max"}}); },
+      "pids");
+}
+
+TEST(LinuxSpecCheck, TakesTheDefaultAndTheImageByName) {
+  check_servable(spec(), declare(everything()));
+  SandboxSpec named = spec();
+  named.image = "host";
+  check_servable(named, declare(everything()));
+  named.image_id = "1234";
+  expect_refusal<SandboxImageNotSupported>([&] { check_servable(named, declare(everything())); },
+                                           "1234");
+}
+
+TEST(LinuxSpecCheck, AWorkDirectoryOfTheLongestLengthPasses) {
+  SandboxSpec longest = spec();
+  longest.work_dir = "/" + std::string(199, 'w');
+  check_servable(longest, declare(everything()));
+  longest.work_dir += "w";
+  expect_refusal<InvalidArgument>([&] { check_servable(longest, declare(everything())); }, "200");
+}
+
+TEST(LinuxSpecCheck, ANameThatOnlyBeginsLikeATakenOneIsFree) {
+  SandboxSpec near = spec();
+  near.work_dir = "/tmpfiles";
+  check_servable(near, declare(everything()));
+  near.work_dir = "/tmp";
+  expect_refusal<InvalidArgument>([&] { check_servable(near, declare(everything())); }, "/tmp");
+}
+
+}  // namespace
+}  // namespace casemate::linux_backend

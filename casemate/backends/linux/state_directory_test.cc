@@ -1,0 +1,124 @@
+#include "casemate/backends/linux/state_directory.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <filesystem>
+#include <stop_token>
+#include <string>
+
+#include "casemate/core/errors.h"
+#include "tests/support/expect_refusal.h"
+
+namespace casemate::linux_backend {
+namespace {
+
+using namespace std::chrono_literals;
+
+class StateDirectoryTest : public testing::Test {
+ protected:
+  StateDirectoryTest() {
+    char name[] = "/tmp/casemate-state-XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~StateDirectoryTest() override { std::filesystem::remove_all(path_); }
+  std::filesystem::path path_;
+};
+
+Record sample() {
+  return {.id = "0011223344556677",
+          .key = {"scope\n\"", "\u00fc", "agent"},
+          .kind = "codeact",
+          .fingerprint = "f",
+          .image = "host",
+          .work_dir = "/workspace",
+          .created = 18446744073709551615U,
+          .labels = {{"a", "b"}},
+          .limits_not_held = {Limit::cpu, Limit::pids},
+          .pids = 128};
+}
+
+TEST(StateRecord, ComesBackAsItWasWritten) {
+  EXPECT_EQ(decode_record(encode_record(sample())), sample());
+}
+
+TEST(StateRecord, WhatIsNotOneOfOursGivesNothing) {
+  for (const char* text : {"", "{}", "[]", "null", "{\"version\":2}", "{\"version\":1,\"id\":7}"}) {
+    EXPECT_EQ(decode_record(text), std::nullopt) << text;
+  }
+  std::string other = encode_record(sample());
+  other.replace(other.find("\"version\":1"), 11, "\"version\":9");
+  EXPECT_EQ(decode_record(other), std::nullopt);
+  other = encode_record(sample());
+  EXPECT_EQ(decode_record(other.substr(0, other.size() - 1)), std::nullopt);
+}
+
+TEST_F(StateDirectoryTest, MakesItsPartsForItsUserAlone) {
+  const StateDirectory state(path_ / "root");
+  for (const char* name : {"", "new", "sandboxes", "trash", "locks"}) {
+    EXPECT_EQ(std::filesystem::status(path_ / "root" / name).permissions(),
+              std::filesystem::perms::owner_all)
+        << name;
+  }
+  const StateDirectory again(path_ / "root");
+}
+
+TEST_F(StateDirectoryTest, RefusesWhatOthersCanReach) {
+  std::filesystem::create_directory(path_ / "open");
+  std::filesystem::permissions(path_ / "open", std::filesystem::perms(0710));
+  expect_refusal<SandboxUnavailable>([&] { StateDirectory{path_ / "open"}; }, {"710", "700"});
+  std::filesystem::permissions(path_ / "open", std::filesystem::perms(0700));
+  StateDirectory{path_ / "open"};
+}
+
+TEST_F(StateDirectoryTest, RefusesALinkAFileAndAMissingParent) {
+  std::filesystem::create_directory_symlink(path_, path_ / "link");
+  expect_refusal<SandboxUnavailable>([&] { StateDirectory{path_ / "link"}; }, "link");
+  expect_refusal<SandboxUnavailable>([&] { StateDirectory{path_ / "none" / "deeper"}; }, "none");
+}
+
+TEST_F(StateDirectoryTest, OneHolderOfAnExclusiveLockAndManyOfASharedOne) {
+  const StateDirectory state(path_ / "root");
+  const auto attempt = [&](FileLock::Kind kind) {
+    return FileLock::attempt(state.locks(), "a.lock", kind).has_value();
+  };
+  {
+    const FileLock held =
+        FileLock::wait(state.locks(), "a.lock", FileLock::Kind::exclusive, {}, "it");
+    EXPECT_FALSE(attempt(FileLock::Kind::shared));
+    EXPECT_FALSE(attempt(FileLock::Kind::exclusive));
+    CallControl bounded;
+    bounded.deadline = std::chrono::steady_clock::now() + 5ms;
+    expect_refusal<SandboxTimeout>(
+        [&] {
+          FileLock::wait(state.locks(), "a.lock", FileLock::Kind::shared, bounded, "the lock");
+        },
+        "the lock");
+    std::stop_source stop;
+    stop.request_stop();
+    CallControl stopped;
+    stopped.stop = stop.get_token();
+    expect_refusal<SandboxCancelled>([&] {
+      FileLock::wait(state.locks(), "a.lock", FileLock::Kind::shared, stopped, "the lock");
+    });
+  }
+  const auto first = FileLock::attempt(state.locks(), "a.lock", FileLock::Kind::shared);
+  EXPECT_TRUE(first);
+  EXPECT_TRUE(attempt(FileLock::Kind::shared));
+  EXPECT_FALSE(attempt(FileLock::Kind::exclusive));
+}
+
+TEST(StateLocks, AreFewAndTheSameForEveryProcess) {
+  EXPECT_EQ(lock_name("00f1aaaa"), "00f.lock");
+  EXPECT_EQ(lock_name("00f2bbbb"), "00f.lock");
+}
+
+TEST_F(StateDirectoryTest, NobodyListensWhereThereIsNoSocket) {
+  const StateDirectory state(path_ / "root");
+  EXPECT_FALSE(connect_to(state.fresh(), "lease.sock"));
+}
+
+}  // namespace
+}  // namespace casemate::linux_backend

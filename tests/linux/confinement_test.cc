@@ -1,0 +1,229 @@
+// What a program in a sandbox of the linux backend sees and may do.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/linux/linux_test.h"
+
+namespace casemate::linux_tests {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+class LinuxConfinement : public LinuxTest {};
+
+// ISO-19
+TEST_F(LinuxConfinement, AProgramIsUser1000WithoutRightsUnderAFilter) {
+  const std::string status = output(shell("cat /proc/self/status"));
+  EXPECT_THAT(status, HasSubstr("Uid:\t1000\t1000\t1000\t1000\n"));
+  EXPECT_THAT(status, HasSubstr("Gid:\t1000\t1000\t1000\t1000\n"));
+  EXPECT_THAT(status, ContainsRegex("Groups:\t *\n"));
+  for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}) {
+    EXPECT_THAT(status, HasSubstr(std::string(set) + ":\t0000000000000000\n"));
+  }
+  EXPECT_THAT(status, HasSubstr("NoNewPrivs:\t1\n"));
+  EXPECT_THAT(status, HasSubstr("Seccomp:\t2\n"));
+}
+
+// ISO-01
+TEST_F(LinuxConfinement, NothingOfTheHostsEnvironmentIsSeen) {
+  setenv("CASEMATE_CANARY", "s3cr3t-77", 1);
+  const std::string all =
+      output(shell("env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>&1; true"));
+  unsetenv("CASEMATE_CANARY");
+  EXPECT_THAT(all, Not(HasSubstr("s3cr3t-77")));
+  EXPECT_EQ(output(shell("env | sort | grep -v ^PWD= | grep -v ^_= | cut -d= -f1 | tr '\n' ' '")),
+            "HOME LANG LOGNAME PATH TMPDIR USER ");
+}
+
+TEST_F(LinuxConfinement, OnlyItsOwnProcessesAreInItsProc) {
+  EXPECT_EQ(
+      output(python("import os; print(sorted(n for n in os.listdir('/proc') if n.isdigit()))")),
+      "['1', '2']\n");
+  EXPECT_THAT(output(shell("cat /proc/1/environ /proc/1/maps 2>&1; ls /proc/1/fd 2>&1 || true")),
+              Not(HasSubstr("socket:")));
+  EXPECT_NE(run(shell("kill -9 1 2>/dev/null; cat /proc/1/mem")).exit_code, 0);
+}
+
+TEST_F(LinuxConfinement, NoDescriptorOfTheHostsIsOpen) {
+  EXPECT_EQ(output(python("import os; print(sorted(os.listdir('/proc/self/fd')))")),
+            "['0', '1', '2', '3']\n");
+  EXPECT_EQ(output(shell("readlink /proc/self/fd/0")), "/dev/null\n");
+}
+
+TEST_F(LinuxConfinement, TheRootHoldsNothingOfTheHostsBusiness) {
+  EXPECT_EQ(output(shell("ls /home /root /run /opt /srv /mnt /sys /boot 2>/dev/null | xargs")),
+            "/home: user /root: /run:\n");
+  EXPECT_EQ(output(shell("ls -A /home/user /var")), "/home/user:\n\n/var:\ntmp\n");
+  EXPECT_EQ(output(shell("cat /etc/hostname")), "sandbox\n");
+  EXPECT_EQ(output(shell("ls /etc/shadow /etc/ssh /etc/ssl/private 2>/dev/null || true")), "");
+  EXPECT_EQ(output(shell("ls -l /dev | grep ^c | sed 's/.* //' | xargs")),
+            "full null random urandom zero\n");
+}
+
+// ISO-11
+TEST_F(LinuxConfinement, WritesStayInside) {
+  const std::string name = "casemate-canary-" + std::to_string(getpid());
+  const std::string landed = output(shell(
+      "for d in / /tmp /var/tmp /home /home/user /dev/shm /dev /etc /usr /run /var /casemate /proc "
+      "/workspace .. . /casemate/python; do touch $d/" +
+      name + " 2>/dev/null && echo $d; done; true"));
+  EXPECT_EQ(landed, "/tmp\n/var/tmp\n/home/user\n/dev/shm\n/workspace\n..\n.\n");
+  for (const char* directory : {"/", "/tmp", "/var/tmp", "/home", "/dev/shm", "/dev", "/etc",
+                                "/usr", "/run", "/var", "/root"}) {
+    EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(directory) / name)) << directory;
+  }
+}
+
+TEST_F(LinuxConfinement, TheQuotaItselfIsOutOfReach) {
+  EXPECT_EQ(output(shell("grep -c ' /.quota ' /proc/self/mountinfo || true")), "0\n");
+  EXPECT_NE(run(shell("ls /.quota")).exit_code, 0);
+}
+
+// ISO-19
+TEST_F(LinuxConfinement, RefusedCallsAnswerWithAnErrorAndNeverKill) {
+  const std::string answers = output(python(R"(
+import ctypes, errno, platform
+assert platform.machine() == 'x86_64'
+libc = ctypes.CDLL(None, use_errno=True)
+def probe(name, number, *arguments):
+    ctypes.set_errno(0)
+    result = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(a) for a in arguments])
+    print(name, 'allowed' if result >= 0 else errno.errorcode[ctypes.get_errno()])
+probe('unshare', 272, 0x10000000)
+probe('unshare-net', 272, 0x40000000)
+probe('setns', 308, 0, 0)
+probe('clone-newuser', 56, 0x10000000 | 17, 0, 0, 0, 0)
+probe('clone-newns', 56, 0x00020000 | 17, 0, 0, 0, 0)
+probe('clone3', 435, 0, 0)
+probe('mount', 165, 0, 0, 0, 0, 0)
+probe('fsopen', 430, 0, 0)
+probe('pivot_root', 155, 0, 0)
+probe('chroot', 161, 0)
+probe('ptrace', 101, 0, 0, 0, 0)
+probe('process_vm_readv', 310, 0, 0, 0, 0, 0, 0)
+probe('pidfd_getfd', 438, 0, 0, 0)
+probe('kcmp', 312, 0, 0, 0, 0, 0)
+probe('keyctl', 250, 0, 0, 0)
+probe('bpf', 321, 0, 0, 0)
+probe('perf_event_open', 298, 0, 0, 0, 0, 0)
+probe('io_uring_setup', 425, 0, 0)
+probe('userfaultfd', 323, 0)
+probe('personality-set', 135, 0x0400000)
+probe('personality-query', 135, 0xffffffff)
+probe('personality-linux', 135, 0)
+probe('open_by_handle_at', 304, 0, 0, 0)
+probe('kexec_load', 246, 0, 0, 0, 0)
+probe('init_module', 175, 0, 0, 0)
+probe('syslog', 103, 3, 0, 0)
+probe('settimeofday', 164, 0, 0)
+probe('swapon', 167, 0, 0)
+probe('reboot', 169, 0, 0, 0, 0)
+probe('iopl', 172, 3)
+probe('vmsplice', 278, 0, 0, 0, 0)
+probe('socket-packet', 41, 17, 3, 0)
+probe('socket-vsock', 41, 40, 1, 0)
+probe('socket-alg', 41, 38, 5, 0)
+probe('socket-netfilter', 41, 16, 3, 12)
+probe('socket-above', 41, 1000, 1, 0)
+probe('socket-raw', 41, 2, 3, 1)
+probe('socket-unix', 41, 1, 1, 0)
+probe('socket-route', 41, 16, 3, 0)
+probe('x32-getpid', 0x40000000 + 39)
+)"));
+  EXPECT_EQ(
+      answers,
+      "unshare EPERM\nunshare-net EPERM\nsetns EPERM\nclone-newuser EPERM\nclone-newns EPERM\n"
+      "clone3 ENOSYS\nmount EPERM\nfsopen EPERM\npivot_root EPERM\nchroot EPERM\n"
+      "ptrace EPERM\nprocess_vm_readv EPERM\npidfd_getfd EPERM\nkcmp EPERM\nkeyctl EPERM\n"
+      "bpf EPERM\nperf_event_open EPERM\nio_uring_setup ENOSYS\nuserfaultfd ENOSYS\n"
+      "personality-set EPERM\npersonality-query allowed\npersonality-linux allowed\n"
+      "open_by_handle_at EPERM\nkexec_load EPERM\ninit_module EPERM\nsyslog EPERM\n"
+      "settimeofday EPERM\nswapon EPERM\nreboot EPERM\niopl EPERM\nvmsplice EPERM\n"
+      "socket-packet EAFNOSUPPORT\nsocket-vsock EAFNOSUPPORT\nsocket-alg EAFNOSUPPORT\n"
+      "socket-netfilter EAFNOSUPPORT\nsocket-above EAFNOSUPPORT\nsocket-raw EPERM\n"
+      "socket-unix allowed\nsocket-route allowed\nx32-getpid ENOSYS\n");
+}
+
+// ISO-07
+TEST_F(LinuxConfinement, NothingCanBeTypedIntoATerminal) {
+  EXPECT_EQ(output(python(R"(
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+for fd in (0, 1, 2):
+    for request in (0x5412, 0x5412 | (1 << 32), 0x541C):
+        result = libc.ioctl(ctypes.c_int(fd), ctypes.c_ulong(request), ctypes.byref(ctypes.c_char(b'i')))
+        assert result == -1 and ctypes.get_errno() == errno.EPERM, (fd, request, ctypes.get_errno())
+try:
+    os.open('/dev/tty', os.O_RDWR)
+except OSError as error:
+    print(errno.errorcode[error.errno])
+)")),
+            "ENOENT\n");
+}
+
+TEST_F(LinuxConfinement, ASetUserIdProgramGivesNothing) {
+  const std::string ids = output(shell("su --help >/dev/null 2>&1; passwd -S root 2>&1; id -u"));
+  EXPECT_THAT(ids, HasSubstr("1000\n"));
+  EXPECT_EQ(output(shell("grep ' /usr ' /proc/self/mounts | grep -c 'ro,.*nosuid'")), "1\n");
+}
+
+TEST_F(LinuxConfinement, NoWayOutOfTheNetworkButItsOwnLoopback) {
+  EXPECT_EQ(output(python(R"(
+import socket, os
+print(sorted(os.listdir('/proc/self/net/')) != [], open('/proc/net/dev').read().count(':'))
+for address in (('10.0.0.1', 80), ('1.1.1.1', 53)):
+    s = socket.socket(); s.settimeout(5)
+    try: s.connect(address); print('connected')
+    except OSError as e: print(e.strerror)
+l = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(l.getsockname()); print('loopback')
+)")),
+            "True 1\nNetwork is unreachable\nNetwork is unreachable\nloopback\n");
+}
+
+// ISO-09
+TEST_F(LinuxConfinement, OrdinaryPythonRuns) {
+  EXPECT_EQ(output(python(R"(
+import asyncio, threading, socket, multiprocessing, subprocess, tempfile, sqlite3, mmap, select, ssl
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+print(asyncio.run_coroutine_threadsafe(asyncio.sleep(0, result=42), loop).result(timeout=5))
+a, b = socket.socketpair(); a.send(b'x'); print(b.recv(1))
+q = multiprocessing.Queue()
+p = multiprocessing.Process(target=q.put, args=('queued',)); p.start(); print(q.get(timeout=10)); p.join()
+with multiprocessing.Pool(4) as pool: print(sum(pool.map(abs, range(-10, 10))))
+print(subprocess.run(['true']).returncode)
+ts = [threading.Thread(target=lambda: None) for _ in range(32)]; [t.start() for t in ts]; [t.join() for t in ts]
+fs = [tempfile.TemporaryFile() for _ in range(200)]; print(len(fs))
+mmap.mmap(-1, 1 << 30, prot=0); print('mapped')
+print(ssl.create_default_context().cert_store_stats()['x509_ca'] > 0)
+)")),
+            "42\nb'x'\nqueued\n100\n0\n200\nmapped\nTrue\n");
+}
+
+TEST_F(LinuxConfinement, TheFilterHoldsForTheI386CallsToo) {
+  // int 0x80 with the number of unshare; the page is mapped by the program itself.
+  EXPECT_EQ(output(python(R"(
+import ctypes, mmap
+code = bytes.fromhex('53 b8 36010000 bb 00000010 cd80 5b c3')   # unshare(CLONE_NEWUSER)
+m = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+m.write(code)
+f = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m)))
+print(f())
+)")),
+            "-38\n");
+}
+
+TEST_F(LinuxConfinement, TheSupportDirectoryIsReadOnlyAndThere) {
+  EXPECT_EQ(output(shell("ls /casemate/python")), "sitecustomize.py\n");
+}
+
+}  // namespace
+}  // namespace casemate::linux_tests

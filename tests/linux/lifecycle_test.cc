@@ -1,0 +1,431 @@
+// Who owns a sandbox, who finds it, and that it ends with its users: across threads and processes.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "casemate/sys/socket.h"
+#include "tests/linux/linux_test.h"
+#include "tests/support/expect_refusal.h"
+
+namespace casemate::linux_tests {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+// Another host process: a fork that runs `body` with a channel to this one, and ends without any
+// destructor.
+class OtherProcess {
+ public:
+  explicit OtherProcess(const std::function<void(int channel)>& body) {
+    auto [ours, theirs] = sys::socket_pair(sys::SocketType::seqpacket);
+    pid_ = fork();
+    if (pid_ == 0) {
+      ours.reset();
+      int status = 1;
+      try {
+        body(theirs.get());
+        status = 0;
+      } catch (const std::exception& error) {
+        say(theirs.get(), std::string("failed: ") + error.what());
+      }
+      _exit(status);
+    }
+    channel_ = std::move(ours);
+  }
+  ~OtherProcess() {
+    if (pid_ > 0) end();
+  }
+  OtherProcess(const OtherProcess&) = delete;
+  OtherProcess& operator=(const OtherProcess&) = delete;
+
+  static void say(int channel, const std::string& text) {
+    ASSERT_EQ(write(channel, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  // Empty when the other one ended.
+  static std::string hear(int channel) {
+    char text[1024];
+    const ssize_t count = read(channel, text, sizeof text);
+    return count > 0 ? std::string(text, static_cast<std::size_t>(count)) : "";
+  }
+  std::string hear() const { return hear(channel_.get()); }
+  void say(const std::string& text) const { say(channel_.get(), text); }
+  void end() {
+    kill(pid_, SIGKILL);
+    waitpid(std::exchange(pid_, -1), nullptr, 0);
+  }
+  bool ended_well() {
+    int status = 0;
+    waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  sys::UniqueFd channel_;
+};
+
+class LinuxLifecycle : public LinuxTest {
+ protected:
+  SandboxSpec other_spec() {
+    SandboxSpec other = spec();
+    other.resources.pids = stated(50);
+    return other;
+  }
+};
+
+TEST_F(LinuxLifecycle, TheSecondAcquireOfAKeyFindsTheFirstsSandbox) {
+  const auto first = acquire(key(), spec());
+  const auto second = acquire(key(), spec());
+  EXPECT_FALSE(first->info().reused);
+  EXPECT_TRUE(second->info().reused);
+  EXPECT_EQ(first->info().id, second->info().id);
+  EXPECT_EQ(first->info().backend, "linux");
+  EXPECT_EQ(first->info().isolation, Isolation::container);
+  EXPECT_EQ(first->info().image, "host");
+  EXPECT_EQ(first->info().work_dir, "/workspace");
+}
+
+// LC-10
+TEST_F(LinuxLifecycle, DifferentKeysAndKindsNeverShare) {
+  std::set<std::string> ids;
+  std::vector<std::shared_ptr<Sandbox>> held;
+  SandboxSpec kind = spec();
+  kind.kind = "other";
+  const std::vector<SandboxKey> keys = {
+      {"a-b", "c", "x"}, {"a", "b-c", "x"}, {"A", "b-c", "x"}, {"a", "b", "c\n=,"}};
+  for (const SandboxKey& one : keys) held.push_back(acquire(one, spec()));
+  held.push_back(acquire(keys[0], kind));
+  for (const auto& sandbox : held) ids.insert(sandbox->info().id);
+  EXPECT_EQ(ids.size(), 5U);
+  EXPECT_EQ(backend().dispose(keys[0]), 2) << "of every kind";
+  EXPECT_EQ(backend().dispose_scope("a", "b-c"), 1);
+  EXPECT_EQ(backend().dispose_scope("A", "b-c"), 1);
+  EXPECT_EQ(backend().dispose_scope("a", "b"), 1);
+}
+
+// LC-02
+TEST_F(LinuxLifecycle, EightThreadsAndFourProcessesGetOneSandbox) {
+  std::vector<std::unique_ptr<OtherProcess>> others;
+  for (int i = 0; i < 4; ++i) {
+    others.push_back(std::make_unique<OtherProcess>([&](int channel) {
+      const auto own = another_backend();
+      OtherProcess::hear(channel);
+      const auto sandbox = own->acquire(key(), spec(), {});
+      OtherProcess::say(channel, sandbox->info().id + (sandbox->info().reused ? " reused" : ""));
+      OtherProcess::hear(channel);
+    }));
+  }
+  for (const auto& other : others) other->say("go");
+  std::vector<std::string> seen(8);
+  {
+    std::vector<std::shared_ptr<Sandbox>> held(8);
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t i = 0; i < 8; ++i) {
+        threads.emplace_back([&, i] { held[i] = backend().acquire(key(), spec(), {}); });
+      }
+    }
+    for (std::size_t i = 0; i < 8; ++i) {
+      seen[i] = held[i]->info().id + (held[i]->info().reused ? " reused" : "");
+    }
+    for (const auto& other : others) seen.push_back(other->hear());
+    for (const auto& other : others) {
+      other->say("end");
+      EXPECT_TRUE(other->ended_well());
+    }
+    EXPECT_EQ(held[0]->exec(shell("echo alive"), {}).stdout, "alive\n");
+  }
+  std::set<std::string> ids;
+  int made = 0;
+  for (const std::string& text : seen) {
+    ids.insert(text.substr(0, 16));
+    if (!text.ends_with(" reused")) ++made;
+  }
+  EXPECT_EQ(ids.size(), 1U) << testing::PrintToString(seen);
+  EXPECT_EQ(made, 1);
+}
+
+TEST_F(LinuxLifecycle, TheLastLeaseEndsTheSandbox) {
+  auto first = acquire(key(), spec());
+  auto second = acquire(key(), spec());
+  const pid_t agent = agent_of(sandbox_directories().at(0));
+  first.reset();
+  EXPECT_EQ(second->exec(shell("echo alive"), {}).stdout, "alive\n");
+  second.reset();
+  EXPECT_TRUE(wait_until_gone(agent));
+  EXPECT_TRUE(wait_until_empty(state() / "sandboxes"));
+}
+
+TEST_F(LinuxLifecycle, AnIdleSandboxWaitsForItsNextUser) {
+  SandboxSpec patient = spec();
+  patient.keep_idle = 60s;
+  std::string id;
+  {
+    const auto first = acquire(key(), patient);
+    id = first->info().id;
+    EXPECT_EQ(first->exec(shell("echo kept > ~/kept"), {}).exit_code, 0);
+  }
+  const auto second = acquire(key(), patient);
+  EXPECT_TRUE(second->info().reused);
+  EXPECT_EQ(second->info().id, id);
+  EXPECT_EQ(second->exec(shell("cat ~/kept"), {}).stdout, "kept\n");
+}
+
+// LC-16
+TEST_F(LinuxLifecycle, AnIdleSandboxEndsWhenItsTimeIsUpAndNeverWhileItIsUsed) {
+  SandboxSpec patient = spec();
+  patient.keep_idle = 100ms;
+  auto used = acquire(key(), patient);
+  const pid_t agent = agent_of(sandbox_directories().at(0));
+  EXPECT_EQ(used->exec(shell("sleep 0.5; echo alive"), {}).stdout, "alive\n");
+  used.reset();
+  EXPECT_TRUE(wait_until_gone(agent));
+  EXPECT_TRUE(wait_until_empty(state() / "sandboxes"));
+}
+
+// LC-04
+TEST_F(LinuxLifecycle, AHostThatIsKilledLeavesNothing) {
+  OtherProcess other([&](int channel) {
+    const auto own = another_backend();
+    const auto sandbox = own->acquire(key(), spec(), {});
+    const auto call = sandbox->open_call({}, {});
+    const auto process = call->start(shell("(setsid sleep 1000 &); sleep 1000"), {});
+    OtherProcess::say(channel, sandbox->info().id);
+    OtherProcess::hear(channel);
+  });
+  const std::string id = other.hear();
+  ASSERT_EQ(id.size(), 16U) << id;
+  const pid_t agent = agent_of(sandbox_directories().at(0));
+  const std::string inode =
+      fs::read_symlink("/proc/" + std::to_string(agent) + "/ns/user").string();
+  EXPECT_GE(processes_in("user", inode).size(), 4U) << "agent, call, init, sleep";
+  other.end();
+  EXPECT_TRUE(wait_until_gone(agent));
+  EXPECT_EQ(processes_in("user", inode), std::set<ProcessIdentity>{});
+  EXPECT_TRUE(wait_until_empty(state() / "sandboxes"));
+  EXPECT_EQ(control_groups_of(id), std::vector<std::string>{});
+}
+
+// LC-12
+TEST_F(LinuxLifecycle, AnotherProcessDisposesWhatThisOneMade) {
+  auto mine = acquire(key(), spec());
+  OtherProcess other([&](int channel) {
+    OtherProcess::say(channel, std::to_string(another_backend()->dispose_scope("scope", "thread")));
+  });
+  EXPECT_EQ(other.hear(), "1");
+  expect_refusal<SandboxUnavailable>([&] { mine->exec(shell("true"), {}); }, "acquire it again");
+  const auto fresh = acquire(key(), spec());
+  EXPECT_FALSE(fresh->info().reused);
+  EXPECT_NE(fresh->info().id, mine->info().id);
+}
+
+TEST_F(LinuxLifecycle, DisposeEndsABusySandboxAndTheProgramIsNotReportedAsEnded) {
+  const auto own = acquire(key(), spec());
+  const auto call = own->open_call({}, {});
+  const auto process = call->start(shell("sleep 1000"), {});
+  EXPECT_EQ(backend().dispose(key()), 1);
+  expect_refusal<SandboxUnavailable>([&] { process->wait({}); });
+  EXPECT_FALSE(call->close());
+  EXPECT_EQ(backend().dispose(key()), 0);
+}
+
+TEST_F(LinuxLifecycle, AnotherFingerprintReplacesAnIdleSandbox) {
+  const auto first = acquire(key(), spec());
+  const auto second = acquire(key(), other_spec());
+  EXPECT_FALSE(second->info().reused);
+  EXPECT_NE(first->info().id, second->info().id);
+  expect_refusal<SandboxUnavailable>([&] { first->exec(shell("true"), {}); });
+  EXPECT_EQ(second->exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
+TEST_F(LinuxLifecycle, AnotherFingerprintIsRefusedWhileACallIsOpen) {
+  const auto first = acquire(key(), spec());
+  auto call = first->open_call({}, {});
+  expect_refusal<SandboxBusy>([&] { acquire(key(), other_spec()); }, first->info().id);
+  EXPECT_EQ(call->exec(shell("echo alive"), {}).stdout, "alive\n");
+  call->close();
+  call.reset();
+  EXPECT_FALSE(acquire(key(), other_spec())->info().reused);
+}
+
+// LC-08
+TEST_F(LinuxLifecycle, AKilledAgentIsReplacedAtTheNextAcquire) {
+  const auto first = acquire(key(), spec());
+  const pid_t agent = agent_of(sandbox_directories().at(0));
+  ASSERT_EQ(kill(agent, SIGKILL), 0);
+  ASSERT_TRUE(wait_until_gone(agent));
+  expect_refusal<SandboxUnavailable>([&] { first->exec(shell("true"), {}); });
+  const auto second = acquire(key(), spec());
+  EXPECT_FALSE(second->info().reused);
+  EXPECT_EQ(second->exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
+TEST_F(LinuxLifecycle, AKilledKeeperTakesItsSandboxesWithItAndTheNextAcquireStartsAnother) {
+  const auto first = acquire(key(), spec());
+  const pid_t agent = agent_of(sandbox_directories().at(0));
+  std::ifstream status("/proc/" + std::to_string(agent) + "/status");
+  pid_t keeper = -1;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("PPid:")) keeper = std::stoi(line.substr(5));
+  }
+  ASSERT_GT(keeper, 1);
+  ASSERT_EQ(kill(keeper, SIGKILL), 0);
+  EXPECT_TRUE(wait_until_gone(keeper));
+  EXPECT_TRUE(wait_until_gone(agent));
+  const auto second = acquire(key(), spec());
+  EXPECT_FALSE(second->info().reused);
+  EXPECT_EQ(second->exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
+TEST_F(LinuxLifecycle, AForkOfTheHostDisposesNothing) {
+  auto own = acquire(key(), spec());
+  const auto call = own->open_call({}, {});
+  const pid_t child = fork();
+  if (child == 0) {
+    own.reset();
+    exit(0);  // runs what destructors a forked child runs
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(call->exec(shell("echo alive"), {}).stdout, "alive\n");
+  EXPECT_EQ(own->exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
+TEST_F(LinuxLifecycle, AForkOfTheHostCanAcquireItself) {
+  const auto own = acquire(key(), spec());
+  OtherProcess other([&](int channel) {
+    const auto theirs = backend().acquire(key("other"), spec(), {});
+    OtherProcess::say(channel, theirs->exec(shell("echo from the child"), {}).stdout);
+  });
+  EXPECT_EQ(other.hear(), "from the child\n");
+  EXPECT_TRUE(other.ended_well());
+  EXPECT_EQ(acquire(key("third"), spec())->exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
+TEST_F(LinuxLifecycle, TheHostIsNeverTheParentOfAnything) {
+  const auto own = acquire(key(), spec());
+  EXPECT_EQ(own->exec(shell("true"), {}).exit_code, 0);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+}
+
+TEST_F(LinuxLifecycle, ListAttachAndDisposeById) {
+  const auto own = acquire(key(), spec());
+  const auto records = another_backend()->list();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].id, own->info().id);
+  EXPECT_EQ(records[0].key, key());
+  EXPECT_EQ(records[0].kind, "test");
+  EXPECT_EQ(records[0].isolation, Isolation::container);
+  EXPECT_GT(records[0].memory_bytes, 0U);
+  const auto attached = another_backend()->attach(key(), "test", {});
+  EXPECT_EQ(attached->info().id, own->info().id);
+  EXPECT_EQ(attached->exec(shell("echo alive"), {}).stdout, "alive\n");
+  expect_refusal<NoSuchSandbox>([&] { backend().attach(key(), "none", {}); }, "none");
+  EXPECT_FALSE(backend().dispose_id("0000"));
+  EXPECT_TRUE(backend().dispose_id(own->info().id));
+  EXPECT_TRUE(backend().list().empty());
+}
+
+TEST_F(LinuxLifecycle, WhatADeadCreatorLeftIsSweptAndWhatIsNotOursStays) {
+  acquire(key(), spec()).reset();
+  ASSERT_TRUE(wait_until_empty(state() / "sandboxes"));
+  fs::create_directory(state() / "new" / "00112233445566aa");
+  std::ofstream(state() / "new" / "00112233445566aa" / "busy.lock") << "";
+  fs::create_directory(state() / "trash" / "00112233445566bb");
+  fs::create_directory(state() / "foreign");
+  EXPECT_TRUE(another_backend()->list().empty());
+  EXPECT_TRUE(fs::is_empty(state() / "new"));
+  EXPECT_TRUE(fs::is_empty(state() / "trash"));
+  EXPECT_TRUE(fs::exists(state() / "foreign"));
+}
+
+TEST_F(LinuxLifecycle, AStateDirectoryOfOthersIsRefused) {
+  const fs::path open_to_all = state() / "open";
+  fs::create_directory(open_to_all);
+  fs::permissions(open_to_all, fs::perms::owner_all | fs::perms::others_read);
+  LinuxBackend other({.state_dir = open_to_all, .log = {}});
+  expect_refusal<SandboxUnavailable>([&] { other.acquire(key(), spec(), {}); }, {"open", "700"});
+  EXPECT_FALSE(other.probe().available);
+  fs::create_directory_symlink(state(), state() / "link");
+  LinuxBackend linked({.state_dir = state() / "link", .log = {}});
+  expect_refusal<SandboxUnavailable>([&] { linked.acquire(key(), spec(), {}); }, "link");
+}
+
+TEST_F(LinuxLifecycle, WithoutRootItSaysSoAndDeclaresNoOtherRung) {
+  OtherProcess other([&](int channel) {
+    if (setresuid(1000, 1000, 1000) < 0) throw std::runtime_error("setresuid");
+    LinuxBackend ordinary({.state_dir = {}, .log = {}});
+    std::string answer = ordinary.probe().available ? "available" : ordinary.probe().reason;
+    try {
+      ordinary.acquire(key(), spec(), {});
+    } catch (const SandboxError& error) {
+      answer += "|" + std::string(error.code()) + "|" + error.message();
+    }
+    answer += ordinary.declarations().isolation == Isolation::container ? "|container" : "|other";
+    OtherProcess::say(channel, answer);
+  });
+  const std::string reason = "the linux backend needs root; this process runs as user 1000";
+  EXPECT_EQ(other.hear(),
+            reason + "; run it as root (sudo)|SandboxUnavailable|" + reason + "|container");
+}
+
+TEST_F(LinuxLifecycle, ADeadlineThatHasComeIsATimeoutAndLeavesNothing) {
+  CallControl late;
+  late.deadline = std::chrono::steady_clock::now() - 1s;
+  expect_refusal<SandboxTimeout>([&] { backend().acquire(key(), spec(), late); });
+  std::stop_source stop;
+  stop.request_stop();
+  CallControl stopped;
+  stopped.stop = stop.get_token();
+  expect_refusal<SandboxCancelled>([&] { backend().acquire(key(), spec(), stopped); });
+  EXPECT_EQ(acquire(key(), spec())->exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
+// ISO-17
+TEST_F(LinuxLifecycle, ASpecThatItCannotServeIsRefusedWithoutARouterToo) {
+  SandboxSpec wanted = spec();
+  wanted.egress = Egress::unrestricted;
+  expect_refusal<SandboxEgressNotEnforced>([&] { acquire(key(), wanted); }, "unrestricted");
+  wanted = spec();
+  wanted.min_isolation = Isolation::microvm;
+  expect_refusal<SandboxBackendNotPermitted>([&] { acquire(key(), wanted); }, "microvm");
+  wanted = spec();
+  wanted.requires_capabilities = {Capability::snapshot};
+  expect_refusal<SandboxCapabilityNotSupported>([&] { acquire(key(), wanted); }, "snapshot");
+  wanted = spec();
+  wanted.image = "oci:/images/one";
+  expect_refusal<SandboxImageNotSupported>([&] { acquire(key(), wanted); }, "oci:/images/one");
+  for (const char* path : {"", "work", "/", "/usr/x", "/tmp", "/home/user/w", "/a/../b", "/a//b"}) {
+    wanted = spec();
+    wanted.work_dir = path;
+    expect_refusal<InvalidArgument>([&] { acquire(key(), wanted); }, "work_dir");
+  }
+  expect_refusal<InvalidArgument>([&] { acquire({"", "t", "a"}, spec()); }, "scope");
+  EXPECT_TRUE(backend().list().empty());
+}
+
+TEST_F(LinuxLifecycle, ItsWorkDirectoryIsWhereTheSpecSaysSo) {
+  SandboxSpec wanted = spec();
+  wanted.work_dir = "/srv/data/work";
+  const auto own = acquire(key(), wanted);
+  const auto call = own->open_call({}, {});
+  EXPECT_EQ(call->directory(), "/srv/data/work/" + call->id());
+  EXPECT_EQ(call->exec(shell("pwd; echo x > y; ls /srv/data"), {}).stdout,
+            call->directory() + "/work\nwork\n");
+}
+
+}  // namespace
+}  // namespace casemate::linux_tests

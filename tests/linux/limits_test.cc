@@ -1,0 +1,241 @@
+// Limits of the linux backend: each holds, at the value and one more, and the one that bit is
+// named.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <string>
+
+#include "casemate/backends/linux/control_groups.h"
+#include "tests/linux/linux_test.h"
+#include "tests/support/expect_refusal.h"
+
+namespace casemate::linux_tests {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+class LinuxLimits : public LinuxTest {
+ protected:
+  std::shared_ptr<Sandbox> limited(const Resources& resources) {
+    SandboxSpec wanted = spec();
+    wanted.resources = resources;
+    return acquire(key(), wanted);
+  }
+  void SetUp() override {
+    LinuxTest::SetUp();
+    if (IsSkipped()) return;
+    const auto layout = linux_backend::detect_layout();
+    if (!layout.memory || !layout.pids || !layout.cpu || !layout.accounting) {
+      GTEST_SKIP() << "memory, pids or cpu control groups are not to be had here";
+    }
+  }
+};
+
+constexpr char kEatMemory[] = R"(
+b = bytearray()
+while True:
+    b += b'x' * (1 << 20)
+)";
+
+// RL-04
+TEST_F(LinuxLimits, AProgramOutOfMemoryIsNamedSo) {
+  Resources resources;
+  resources.memory_bytes = stated(64 * kMiB);
+  resources.disk_bytes = stated(1 * kMiB);
+  const auto sandbox = limited(resources);
+  const ExecResult result = sandbox->exec(python(kEatMemory), {});
+  EXPECT_EQ(result.outcome, Outcome::out_of_memory);
+  EXPECT_EQ(result.limit, Limit::memory);
+  EXPECT_EQ(result.exit_code, std::nullopt);
+  EXPECT_EQ(result.signal, std::nullopt);
+  EXPECT_TRUE(result.stopped_known);
+  EXPECT_GT(result.peak_memory, 32 * kMiB);
+  EXPECT_LE(result.peak_memory, 65 * kMiB);
+  // Nothing of it carries over to the next call.
+  const ExecResult next = sandbox->exec(python("print('warm')"), {});
+  EXPECT_EQ(next.stdout, "warm\n");
+  EXPECT_EQ(next.limit, std::nullopt);
+  EXPECT_LT(next.peak_memory, 32 * kMiB);
+}
+
+// RL-04
+TEST_F(LinuxLimits, AChildOutOfMemoryIsANoteOnTheProgramsOwnStatus) {
+  Resources resources;
+  resources.memory_bytes = stated(64 * kMiB);
+  resources.disk_bytes = stated(1 * kMiB);
+  const ExecResult result = limited(resources)->exec(
+      python("import subprocess, sys\nc = subprocess.run([sys.executable, '-c', \"\"\"" +
+             std::string(kEatMemory) + "\"\"\"])\nprint(c.returncode)"),
+      {});
+  EXPECT_EQ(result.outcome, Outcome::exited);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.stdout, "-9\n");
+  EXPECT_EQ(result.limit, Limit::memory);
+}
+
+TEST_F(LinuxLimits, AFullDiskDoesNotEatTheMemory) {
+  Resources resources;
+  resources.memory_bytes = stated(64 * kMiB);
+  resources.disk_bytes = stated(64 * kMiB);
+  const ExecResult result = limited(resources)->exec(python(R"(
+try:
+    with open('fill', 'wb', buffering=0) as f:
+        while True: f.write(b'x' * (1 << 20))
+except OSError as e: print(e.strerror)
+b = bytearray(40 << 20)
+for i in range(0, len(b), 4096): b[i] = 1
+print('both')
+)"),
+                                                     {});
+  EXPECT_EQ(result.stdout, "No space left on device\nboth\n");
+  EXPECT_EQ(result.outcome, Outcome::exited);
+  EXPECT_EQ(result.limit, std::nullopt);
+}
+
+// RL-08
+TEST_F(LinuxLimits, EveryWritablePlaceRunsFullAndNamesTheDisk) {
+  Resources resources;
+  resources.disk_bytes = stated(8 * kMiB);
+  const auto sandbox = limited(resources);
+  const ExecResult result = sandbox->exec(python(R"(
+import errno, os, sys
+for d in ('.', '/tmp', '/dev/shm', '/var/tmp', '/home/user', '/workspace', '/run'):
+    try:
+        with open(d + '/fill', 'wb', buffering=0) as f:
+            for i in range(1 << 14): f.write(b'x' * (1 << 20))
+        print(d, 'unlimited?')
+    except OSError as e:
+        print(d, errno.errorcode[e.errno])
+        if d != '/run': os.unlink(d + '/fill')
+open('last', 'wb').write(b'x' * (9 << 20))
+)"),
+                                          {});
+  EXPECT_EQ(result.stdout,
+            ". ENOSPC\n/tmp ENOSPC\n/dev/shm ENOSPC\n/var/tmp ENOSPC\n/home/user ENOSPC\n"
+            "/workspace ENOSPC\n/run EROFS\n");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.limit, Limit::disk);
+  // The call's files went with the call.
+  const ExecResult next = sandbox->exec(shell("head -c 7M /dev/zero > again && echo room"), {});
+  EXPECT_EQ(next.stdout, "room\n");
+  EXPECT_EQ(next.limit, std::nullopt);
+}
+
+TEST_F(LinuxLimits, FilesAreCountedToo) {
+  Resources resources;
+  resources.disk_inodes = stated(100);
+  const ExecResult result =
+      limited(resources)->exec(python("for i in range(101): open(f'f{i}', 'w').close()"), {});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.stderr, HasSubstr("No space left on device"));
+  EXPECT_EQ(result.limit, Limit::disk);
+}
+
+TEST_F(LinuxLimits, ProcessesAtTheLimitPassAndOneMoreIsRefusedAndNamed) {
+  Resources resources;
+  resources.pids = stated(20);
+  const auto sandbox = limited(resources);
+  const auto forks = [&](int count) {
+    return sandbox->exec(python("import os, time\n"
+                                "for i in range(" +
+                                std::to_string(count) +
+                                "):\n"
+                                "    if os.fork() == 0: time.sleep(60)\n"
+                                "print('all')"),
+                         {});
+  };
+  const ExecResult at = forks(19);
+  EXPECT_EQ(at.stdout, "all\n");
+  EXPECT_EQ(at.limit, std::nullopt);
+  const ExecResult over = forks(20);
+  EXPECT_EQ(over.exit_code, 1);
+  EXPECT_EQ(over.limit, Limit::pids);
+  EXPECT_TRUE(over.stopped_known);
+}
+
+TEST_F(LinuxLimits, AForkBombEndsWithTheTimeoutAndTheSandboxStaysWarm) {
+  const auto sandbox = limited({});
+  ExecRequest bomb = python("import os\nwhile True:\n  try: os.fork()\n  except OSError: pass");
+  bomb.timeout = 500ms;
+  const ExecResult result = sandbox->exec(bomb, {});
+  EXPECT_EQ(result.outcome, Outcome::timed_out);
+  EXPECT_TRUE(result.stopped_known);
+  EXPECT_EQ(sandbox->exec(shell("echo warm"), {}).stdout, "warm\n");
+}
+
+TEST_F(LinuxLimits, OpenFilesAtTheLimitPassAndOneMoreIsRefused) {
+  Resources resources;
+  resources.open_files = stated(64);
+  const ExecResult result = limited(resources)->exec(python(R"(
+import os
+held = [os.open('/dev/null', os.O_RDONLY) for _ in range(61)]
+print(max(held))
+try: os.open('/dev/null', os.O_RDONLY)
+except OSError as e: print(e.strerror)
+)"),
+                                                     {});
+  EXPECT_EQ(result.stdout, "63\nToo many open files\n");
+}
+
+TEST_F(LinuxLimits, OpenFilesAboveTheHostsOwnBoundAreRefusedWhenStated) {
+  rlimit own{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &own), 0);
+  if (own.rlim_max == RLIM_INFINITY) GTEST_SKIP() << "no bound to be above";
+  Resources resources;
+  resources.open_files = stated(own.rlim_max);
+  EXPECT_EQ(limited(resources)->exec(shell("ulimit -n"), {}).stdout,
+            std::to_string(own.rlim_max) + "\n");
+  resources.open_files = stated(own.rlim_max + 1);
+  expect_refusal<SandboxLimitNotEnforceable>([&] { limited(resources); }, "files");
+  resources.open_files.stated = false;
+  EXPECT_EQ(limited(resources)->info().limits_not_held, std::set<Limit>{Limit::files});
+}
+
+TEST_F(LinuxLimits, SecondsOfProcessorTimeAreRefusedBecauseTheyCannotBeHeld) {
+  Resources resources;
+  resources.cpu_seconds = stated(10);
+  expect_refusal<SandboxLimitNotEnforceable>([&] { limited(resources); }, "cpu");
+}
+
+TEST_F(LinuxLimits, TheShareOfAProcessorHolds) {
+  Resources resources;
+  resources.cpu_millis = stated(200);
+  ExecRequest spin = python("while True: pass");
+  spin.timeout = 1500ms;
+  const ExecResult result = limited(resources)->exec(spin, {});
+  EXPECT_EQ(result.outcome, Outcome::timed_out);
+  EXPECT_EQ(result.limit, Limit::time);
+  // A fifth, and the kernel may lend a period or two.
+  EXPECT_LT(result.cpu, 600ms);
+}
+
+TEST_F(LinuxLimits, TheTimeoutIsKeptAndWhatWasPrintedToo) {
+  ExecRequest request = python("import time; print('step 1'); time.sleep(60)");
+  request.timeout = 700ms;
+  const ExecResult result = limited({})->exec(request, {});
+  EXPECT_EQ(result.outcome, Outcome::timed_out);
+  EXPECT_EQ(result.limit, Limit::time);
+  EXPECT_EQ(result.stdout, "step 1\n");
+  EXPECT_GE(result.wall, 700ms);
+  EXPECT_LT(result.wall, 3s);
+  EXPECT_TRUE(result.stopped_known);
+}
+
+TEST_F(LinuxLimits, ProcessorTimeAndPeakMemoryAreCountedForAllItStarted) {
+  const ExecResult result = limited({})->exec(
+      python("import os\nif os.fork() == 0:\n  b = bytearray(100 << 20)\n  "
+             "for i in range(0, len(b), 4096): b[i] = 1\n  "
+             "import time\n  while time.process_time() < 0.3: pass\nelse: os.wait()"),
+      {});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_GE(result.cpu, 300ms);
+  EXPECT_GE(result.peak_memory, 100 * kMiB);
+  EXPECT_LT(result.peak_memory, 200 * kMiB);
+}
+
+}  // namespace
+}  // namespace casemate::linux_tests

@@ -1,0 +1,170 @@
+#include "tests/linux/linux_test.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/inotify.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "casemate/backends/linux/state_directory.h"
+#include "casemate/sys/poll.h"
+#include "casemate/sys/process.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::linux_tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kPatience{20};
+
+// Absent for a process that has ended, reaped or not: it runs nothing any more.
+std::optional<std::string> start_time(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  const std::size_t end = text.rfind(')');
+  if (end == std::string::npos) return std::nullopt;
+  std::istringstream fields(text.substr(end + 1));
+  std::string field;
+  fields >> field;
+  if (field == "Z" || field == "X") return std::nullopt;
+  for (int i = 4; i <= 22; ++i) fields >> field;
+  return field;
+}
+
+}  // namespace
+
+std::set<ProcessIdentity> processes_in(const std::string& kind, const std::string& inode) {
+  std::set<ProcessIdentity> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::error_code error;
+    if (fs::read_symlink(entry.path() / "ns" / kind, error) != inode) continue;
+    const pid_t pid = std::stoi(name);
+    if (const auto start = start_time(pid)) found.emplace(pid, *start);
+  }
+  return found;
+}
+
+std::vector<std::string> control_groups_of(const std::string& id) {
+  std::vector<std::string> found;
+  for (const auto& entry : fs::directory_iterator("/sys/fs/cgroup")) {
+    const fs::path group = entry.path() / "casemate" / id;
+    if (fs::exists(group)) found.push_back(group);
+  }
+  if (fs::exists("/sys/fs/cgroup/casemate/" + id)) found.push_back("/sys/fs/cgroup/casemate/" + id);
+  return found;
+}
+
+bool wait_until_empty(const fs::path& directory) {
+  const sys::UniqueFd watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  inotify_add_watch(watch.get(), directory.c_str(), IN_DELETE | IN_MOVED_FROM);
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (!fs::is_empty(directory)) {
+    pollfd entry{.fd = watch.get(), .events = POLLIN, .revents = 0};
+    if (sys::poll_until({&entry, 1}, until) == 0) return false;
+    char events[4096];
+    while (read(watch.get(), events, sizeof events) > 0) {
+    }
+  }
+  return true;
+}
+
+bool wait_until_gone(pid_t pid) {
+  try {
+    const sys::UniqueFd process = sys::open_pid(pid);
+    return sys::wait_ended(process.get(), std::chrono::steady_clock::now() + kPatience);
+  } catch (const std::system_error&) {
+    return true;
+  }
+}
+
+pid_t agent_of(const fs::path& sandbox_directory) {
+  const sys::UniqueFd directory(open(sandbox_directory.c_str(), O_PATH | O_CLOEXEC));
+  const auto connection = linux_backend::connect_to(directory.get(), "lease.sock");
+  if (!connection) return -1;
+  ucred agent{};
+  socklen_t size = sizeof agent;
+  if (getsockopt(connection->get(), SOL_SOCKET, SO_PEERCRED, &agent, &size) < 0) return -1;
+  return agent.pid;
+}
+
+ExecRequest shell(std::string line) {
+  ExecRequest request;
+  request.command = ShellLine{std::move(line)};
+  return request;
+}
+
+ExecRequest python(std::string program) {
+  ExecRequest request;
+  request.command = Argv{{"/usr/bin/python3", "-u", "-c", std::move(program)}};
+  return request;
+}
+
+void LinuxTest::SetUp() {
+  if (geteuid() != 0) GTEST_SKIP() << "the linux backend needs root";
+  char name[] = "/tmp/casemate-test-XXXXXX";
+  ASSERT_NE(mkdtemp(name), nullptr);
+  state_ = name;
+  backend_ = another_backend();
+  if (testing::UnitTest::GetInstance()->current_test_info() == nullptr) return;
+  const BackendProbe probe = backend_->probe();
+  if (!probe.available) GTEST_SKIP() << "the linux backend does not work here: " << probe.reason;
+}
+
+void LinuxTest::TearDown() {
+  if (!backend_) return;
+  sandbox_.reset();
+  backend_->dispose_scope("scope", "thread");
+  for (const char* name : {"sandboxes", "new", "trash"}) {
+    if (!fs::exists(state_ / name)) continue;
+    EXPECT_TRUE(wait_until_empty(state_ / name)) << name << " still holds sandboxes";
+  }
+  for (const std::string& id : ids_) EXPECT_EQ(control_groups_of(id), std::vector<std::string>{});
+  backend_.reset();
+  fs::remove_all(state_);
+}
+
+std::unique_ptr<LinuxBackend> LinuxTest::another_backend() const {
+  return std::make_unique<LinuxBackend>(LinuxBackendOptions{.state_dir = state_, .log = {}});
+}
+
+std::vector<fs::path> LinuxTest::sandbox_directories() const {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(state_ / "sandboxes")) {
+    found.push_back(entry.path());
+  }
+  return found;
+}
+
+SandboxSpec LinuxTest::spec() {
+  SandboxSpec spec;
+  spec.kind = "test";
+  return spec;
+}
+
+Sandbox& LinuxTest::sandbox() {
+  if (!sandbox_) sandbox_ = acquire(key(), spec());
+  return *sandbox_;
+}
+
+std::string LinuxTest::output(const ExecRequest& request) {
+  const ExecResult result = run(request);
+  EXPECT_EQ(result.outcome, Outcome::exited);
+  EXPECT_EQ(result.exit_code, 0) << result.stderr;
+  return result.stdout;
+}
+
+std::shared_ptr<Sandbox> LinuxTest::acquire(const SandboxKey& sandbox_key,
+                                            const SandboxSpec& sandbox_spec) {
+  auto made = backend().acquire(sandbox_key, sandbox_spec, {});
+  ids_.insert(made->info().id);
+  return made;
+}
+
+}  // namespace casemate::linux_tests

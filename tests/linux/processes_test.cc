@@ -1,0 +1,220 @@
+// What a program leaves behind, and that calls do not see each other.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/linux/linux_test.h"
+#include "tests/support/expect_refusal.h"
+
+namespace casemate::linux_tests {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace std::string_literals;
+using testing::HasSubstr;
+
+class LinuxProcesses : public LinuxTest {
+ protected:
+  // All of the sandbox's processes, its agent too, seen from outside.
+  std::set<ProcessIdentity> all_of_the_sandbox() {
+    const pid_t agent = agent_of(sandbox_directories().at(0));
+    return processes_in(
+        "user", std::filesystem::read_symlink("/proc/" + std::to_string(agent) + "/ns/user"));
+  }
+  // Expects that all others end. Our own process for a call does so a moment after it reported the
+  // call's end; one of a program's would be here for good.
+  void expect_only(const std::set<ProcessIdentity>& expected) {
+    for (const auto& [pid, start] : all_of_the_sandbox()) {
+      if (expected.contains({pid, start})) continue;
+      EXPECT_TRUE(wait_until_gone(pid)) << pid;
+    }
+    EXPECT_EQ(all_of_the_sandbox(), expected);
+  }
+};
+
+// EX-01, EX-03
+TEST_F(LinuxProcesses, AHostileProgramLeavesNothing) {
+  sandbox();
+  const auto before = all_of_the_sandbox();
+  ASSERT_EQ(before.size(), 1U) << "the agent alone";
+  ExecRequest request = python(R"(
+import os, signal, subprocess, sys, time
+for s in range(1, 32):
+    if s not in (signal.SIGKILL, signal.SIGSTOP): signal.signal(s, signal.SIG_IGN)
+if os.fork() == 0:                      # twice, a session of its own, the pipes inherited
+    os.setsid()
+    if os.fork() == 0:
+        while True: time.sleep(0.01)
+    os._exit(0)
+for i in range(100):
+    if os.fork() == 0:
+        if i % 2: os.setsid()
+        while True: time.sleep(60)
+subprocess.Popen(['sh', '-c', 'trap "" TERM; (sleep 1000 &) ; exec sleep 1000'])
+print(os.readlink('/proc/self/ns/pid'))
+sys.stdout.flush()
+while True: time.sleep(60)
+)");
+  request.timeout = 1500ms;
+  const auto started = std::chrono::steady_clock::now();
+  const ExecResult result = run(request);
+  EXPECT_EQ(result.outcome, Outcome::timed_out);
+  EXPECT_TRUE(result.stopped_known);
+  EXPECT_LT(std::chrono::steady_clock::now() - started, 6s);
+  ASSERT_THAT(result.stdout, HasSubstr("pid:["));
+  std::string inode = result.stdout;
+  inode.pop_back();
+  EXPECT_EQ(processes_in("pid", inode), std::set<ProcessIdentity>{});
+  expect_only(before);
+}
+
+TEST_F(LinuxProcesses, FiveHundredChildrenAndAPipeDoNotHoldTheAnswer) {
+  SandboxSpec roomy = spec();
+  roomy.resources.pids = stated(600);
+  const auto own = acquire(key(), roomy);
+  const ExecResult result = own->exec(python(R"(
+import os, time
+for i in range(500):
+    if os.fork() == 0:
+        os.setsid()
+        while True: time.sleep(60)
+os.write(1, (os.readlink('/proc/self/ns/pid') + '\n').encode())
+os._exit(7)
+)"),
+                                      {});
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_TRUE(result.stopped_known);
+  std::string inode = result.stdout;
+  ASSERT_FALSE(inode.empty());
+  inode.pop_back();
+  EXPECT_EQ(processes_in("pid", inode), std::set<ProcessIdentity>{});
+}
+
+// EX-05
+TEST_F(LinuxProcesses, TheLastBytesArriveWhenTheProgramEnds) {
+  for (int i = 0; i < 50; ++i) {
+    const ExecResult result =
+        run(python("import os, subprocess\n"
+                   "subprocess.Popen(['sleep', '40'])\n"
+                   "os.write(1, b''.join(b'%06d\\n' % i for i in range(9000)))\n"
+                   "os._exit(0)"));
+    ASSERT_EQ(result.stdout.size(), 63000U);
+    ASSERT_TRUE(result.stdout.ends_with("008999\n"));
+  }
+}
+
+TEST_F(LinuxProcesses, AClosedCallEndsAProgramThatStillRuns) {
+  sandbox();
+  const auto before = all_of_the_sandbox();
+  const auto call = sandbox().open_call({}, {});
+  const auto process = call->start(python("import time\nwhile True: time.sleep(1)"), {});
+  EXPECT_TRUE(call->close());
+  expect_only(before);
+}
+
+TEST_F(LinuxProcesses, ADroppedCallEndsItsProgramsToo) {
+  sandbox();
+  const auto before = all_of_the_sandbox();
+  {
+    const auto call = sandbox().open_call({}, {});
+    const auto process = call->start(shell("sleep 1000"), {});
+  }
+  expect_only(before);
+}
+
+// LC-14
+TEST_F(LinuxProcesses, TwoCallsDoNotSeeEachOther) {
+  const auto first = sandbox().open_call({}, {});
+  const auto second = sandbox().open_call({}, {});
+  ExecRequest writer = python(R"(
+import ctypes, os, sys, time
+open('own', 'w').write('first'); open('/tmp/own', 'w').write('first'); open('/dev/shm/own', 'w').write('first')
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.shmget(4711, 4096, 0o1666) >= 0)
+sys.stdin.read()
+)");
+  writer.stdin_mode = StdinMode::piped;
+  std::string printed;
+  const auto process = first->start(writer, {});
+  // The writer has written once the second call finds... nothing: so it is asked, not timed.
+  const ExecResult look = [&] {
+    std::jthread waiter([&] {
+      // Pumps until its input ends.
+      const ExecResult done = process->wait({});
+      printed = done.stdout;
+    });
+    const ExecResult seen = second->exec(python(R"(
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+print(os.listdir('.'), os.listdir('/tmp'), os.listdir('/dev/shm'), libc.shmget(4711, 4096, 0o666))
+print(len([n for n in os.listdir('/proc') if n.isdigit()]))
+print([os.listdir('/workspace/' + n) for n in sorted(os.listdir('/workspace')) if '/workspace/' + n not in os.getcwd()])
+)"),
+                                         {});
+    process->close_stdin();
+    return seen;
+  }();
+  EXPECT_EQ(printed, "True\n");
+  EXPECT_EQ(look.stdout, "[] [] [] -1\n2\n[[]]\n");
+  EXPECT_NE(first->directory(), second->directory());
+  EXPECT_TRUE(first->close());
+  EXPECT_TRUE(second->close());
+}
+
+TEST_F(LinuxProcesses, WhatAnEarlierCallLeftIsGoneAndWhatTheSandboxKeepsIsThere) {
+  output(
+      shell("echo a > x; echo a > /tmp/x; echo a > /dev/shm/x; echo kept > /workspace/kept; "
+            "echo kept > ~/kept"));
+  EXPECT_EQ(output(shell("ls; ls /tmp /dev/shm | grep x; cat /workspace/kept ~/kept; ls -d "
+                         "/workspace/[0-9a-f]* | wc -l")),
+            "kept\nkept\n1\n");
+}
+
+TEST_F(LinuxProcesses, ADeepTreeIsRemovedWithItsCall) {
+  const ExecResult result = run(python(R"(
+import os
+for i in range(20000):
+    os.mkdir('d'); os.chdir('d')
+print('deep')
+)"));
+  EXPECT_EQ(result.stdout, "deep\n");
+  EXPECT_EQ(output(shell("df --output=iused /workspace | tail -1 | awk '{print ($1 < 40)}'")),
+            "1\n");
+}
+
+TEST_F(LinuxProcesses, ManyCallsAtOnceEachGetTheirOwnBytes) {
+  std::vector<std::string> seen(8);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      threads.emplace_back([&, i] {
+        seen[i] = run(shell("echo " + std::to_string(i) + " > out; sleep 0.1; cat out")).stdout;
+      });
+    }
+  }
+  for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], std::to_string(i) + "\n");
+}
+
+TEST_F(LinuxProcesses, FilesGoInAndOutAndNeverThroughALink) {
+  const auto call = sandbox().open_call({}, {});
+  const std::string content = "a\0b\xff"s;
+  call->write_file("sub/file", content, call->directory() + "/work", {});
+  EXPECT_EQ(call->exec(shell("cat sub/file; ln -s /etc/passwd link; ln -s / root"), {}).stdout,
+            content);
+  EXPECT_EQ(call->read_file("sub/file", call->directory() + "/work", 4, {}), content);
+  expect_refusal<SandboxTransferCapExceeded>(
+      [&] { call->read_file("sub/file", call->directory() + "/work", 3, {}); });
+  expect_refusal<SandboxFileError>(
+      [&] { call->read_file("link", call->directory() + "/work", 1000, {}); });
+  expect_refusal<SandboxPathRefused>(
+      [&] { call->read_file("root/etc/passwd", call->directory() + "/work", 1000, {}); });
+}
+
+}  // namespace
+}  // namespace casemate::linux_tests

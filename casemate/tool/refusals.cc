@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string_view>
 
 #include "casemate/base/utf8.h"
 
@@ -71,6 +70,19 @@ std::string sentence_for_model(const std::exception& failure) {
     }
   }
   return fmt::format("Error: {}", text);
+}
+
+std::string_view failure_code(const std::exception& failure) {
+  const auto* refusal = dynamic_cast<const SandboxError*>(&failure);
+  return refusal == nullptr ? "InternalError" : refusal->code();
+}
+
+std::string_view failure_status(const std::exception& failure) {
+  const std::string_view code = failure_code(failure);
+  if (code == "SandboxCancelled") return "cancelled";
+  const bool failed =
+      code == "InternalError" || code == "SandboxUnavailable" || code == "SandboxTimeout";
+  return failed ? "failed" : "refused";
 }
 
 std::string line_for_log(const std::exception& failure) {

@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "casemate/core/errors.h"
 
@@ -20,6 +21,13 @@ class ModelFacingRefusal : public InvalidArgument {
 // family is its own; every other refusal has a fixed sentence by its code, and an unknown one, or
 // any other exception, that of an unavailable sandbox. Valid UTF-8.
 std::string sentence_for_model(const std::exception& failure);
+
+// "refused", or "failed" where the provider failed or the exception is none of ours, or "cancelled"
+// for `SandboxCancelled`: the `status` of a result without a run.
+std::string_view failure_status(const std::exception& failure);
+
+// The failure's stable code; "InternalError" for what is no refusal.
+std::string_view failure_code(const std::exception& failure);
 
 // What an operator's log is told: code, message and hint on one line, escaped.
 std::string line_for_log(const std::exception& failure);

@@ -80,6 +80,18 @@ TEST(Refusals, ShownToAModelAreAlwaysValidUtf8) {
   EXPECT_TRUE(is_valid_utf8(sentence_for_model(SandboxOutputMissing("\xff is missing"))));
 }
 
+TEST(Refusals, HaveAStatusAndACode) {
+  const SandboxUnavailable unavailable("x");
+  EXPECT_EQ(failure_status(unavailable), "failed");
+  EXPECT_EQ(failure_code(unavailable), "SandboxUnavailable");
+  EXPECT_EQ(failure_status(SandboxTimeout("x")), "failed");
+  EXPECT_EQ(failure_status(SandboxBusy("x")), "refused");
+  EXPECT_EQ(failure_status(SandboxCancelled("x")), "cancelled");
+  const std::runtime_error other("x");
+  EXPECT_EQ(failure_status(other), "failed");
+  EXPECT_EQ(failure_code(other), "InternalError");
+}
+
 TEST(Refusals, AreWholeButEscapedInTheLog) {
   EXPECT_EQ(line_for_log(SandboxUnavailable("no engine\n\x1b[31m", "start it")),
             "SandboxUnavailable: no engine\\n\\x1b[31m (start it)");

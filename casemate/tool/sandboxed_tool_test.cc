@@ -281,6 +281,9 @@ TEST(Tool, TurnsEveryRefusalIntoASentenceAndLogsTheDetail) {
       });
   EXPECT_TRUE(result.is_error);
   EXPECT_EQ(result.text, sentence_for_model(SandboxUnavailable("")));
+  EXPECT_EQ(result.structured,
+            R"({"status":"failed","error":{"code":"SandboxUnavailable","message":")" + result.text +
+                R"(","hint":""}})");
   EXPECT_EQ(lines.text(),
             "warning: do_it: SandboxUnavailable: engine at /run/secret.sock said no "
             "(start the engine)\n");

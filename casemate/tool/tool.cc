@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "casemate/base/json.h"
 #include "casemate/tool/implementation.h"
 #include "casemate/tool/refusals.h"
 
@@ -45,6 +46,10 @@ ToolResult refused(const Tool::Implementation& tool, const std::exception& failu
   write_log(tool.log, LogLevel::warning, fmt::format("{}: {}", tool.name, line_for_log(failure)));
   ToolResult result;
   result.text = sentence_for_model(failure);
+  result.structured = serialise_json({
+      {"status", failure_status(failure)},
+      {"error", {{"code", failure_code(failure)}, {"message", result.text}, {"hint", ""}}},
+  });
   result.is_error = true;
   return result;
 }

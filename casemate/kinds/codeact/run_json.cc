@@ -8,6 +8,7 @@
 #include "casemate/base/utf8.h"
 #include "casemate/core/capture.h"
 #include "casemate/core/errors.h"
+#include "casemate/tool/refusals.h"
 
 namespace casemate {
 namespace {
@@ -55,15 +56,6 @@ void add_streams(json::object& object, const CapturedStream& out, const Captured
 
 json::value error_json(std::string_view code, std::string_view message, std::string_view hint) {
   return {{"code", code}, {"message", message}, {"hint", hint}};
-}
-
-std::string_view failure_status(const std::exception& failure) {
-  const auto* refusal = dynamic_cast<const SandboxError*>(&failure);
-  if (refusal == nullptr || refusal->code() == "SandboxUnavailable" ||
-      refusal->code() == "SandboxTimeout") {
-    return "failed";
-  }
-  return refusal->code() == "SandboxCancelled" ? "cancelled" : "refused";
 }
 
 }  // namespace
@@ -122,9 +114,8 @@ std::string codeact_failure_json(const std::exception& failure) {
   const auto* refusal = dynamic_cast<const SandboxError*>(&failure);
   json::object object;
   object["status"] = failure_status(failure);
-  object["error"] = refusal != nullptr
-                        ? error_json(refusal->code(), refusal->message(), refusal->hint())
-                        : error_json("InternalError", failure.what(), "");
+  object["error"] = error_json(failure_code(failure), failure.what(),
+                               refusal == nullptr ? std::string_view() : refusal->hint());
   return serialise_json(object);
 }
 

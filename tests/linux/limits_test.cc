@@ -3,7 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <string>
@@ -193,6 +197,44 @@ TEST_F(LinuxLimits, OpenFilesAboveTheHostsOwnBoundAreRefusedWhenStated) {
   expect_refusal<SandboxLimitNotEnforceable>([&] { limited(resources); }, "files");
   resources.open_files.stated = false;
   EXPECT_EQ(limited(resources)->info().limits_not_held, std::set<Limit>{Limit::files});
+}
+
+// RL-06
+TEST_F(LinuxLimits, WhereAControllerCannotBeWrittenADefaultRunsAndAStatedLimitIsRefused) {
+  const auto layout = linux_backend::detect_layout();
+  int channel[2];
+  ASSERT_EQ(pipe(channel), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    // A mount namespace of its own in which the memory hierarchy is read-only, as a container's is.
+    std::string answer = "no namespace";
+    const std::string& path = layout.memory->mount;
+    if (unshare(CLONE_NEWNS) == 0 &&
+        mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+        mount(path.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
+        mount(nullptr, path.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr) == 0) {
+      try {
+        const auto own = another_backend();
+        const auto made = own->acquire(key("read-only"), spec(), {});
+        answer = join_names(made->info().limits_not_held);
+        answer += "|" + made->exec(shell("echo runs"), {}).stdout;
+        SandboxSpec wanted = spec();
+        wanted.resources.memory_bytes = stated(64 * kMiB);
+        own->acquire(key("read-only too"), wanted, {});
+      } catch (const SandboxError& error) {
+        answer += "|" + std::string(error.code());
+      }
+    }
+    static_cast<void>(!write(channel[1], answer.data(), answer.size()));
+    _exit(0);
+  }
+  close(channel[1]);
+  char text[1000] = {};
+  EXPECT_GT(read(channel[0], text, sizeof text - 1), 0);
+  close(channel[0]);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_STREQ(text, layout.memory->unified ? "memory, pids, cpu|runs\n|SandboxLimitNotEnforceable"
+                                            : "memory|runs\n|SandboxLimitNotEnforceable");
 }
 
 TEST_F(LinuxLimits, SecondsOfProcessorTimeAreRefusedBecauseTheyCannotBeHeld) {

@@ -172,6 +172,13 @@ ControlGroupLayout detect_layout() {
   }
 }
 
+ControlGroupLayout held_part(ControlGroupLayout layout, const std::set<Limit>& not_held) {
+  if (not_held.contains(Limit::memory)) layout.memory.reset();
+  if (not_held.contains(Limit::pids)) layout.pids.reset();
+  if (not_held.contains(Limit::cpu)) layout.cpu.reset();
+  return layout;
+}
+
 std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::string_view id,
                                      const Resources& resources) {
   Steps steps;

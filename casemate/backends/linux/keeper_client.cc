@@ -87,13 +87,6 @@ class SpawnPlan {
   posix_spawnattr_t attributes_;
 };
 
-// Ends at once: its child, the keeper, goes on. Where the application reaps every child itself, or
-// ignores SIGCHLD, there is nothing left to wait for.
-void reap(pid_t pid) {
-  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-  }
-}
-
 // Waits for the socket, the deadline or the stop.
 void wait_readable(int socket, const CallControl& control, std::string_view what) {
   const UniqueFd stopped = sys::make_event();
@@ -137,18 +130,20 @@ void KeeperClient::create(guest::CreateSandbox request, std::span<const int> des
     throw SandboxTimeout("the deadline came while other sandboxes were being made");
   }
   for (int attempt = 1;; ++attempt) {
-    if (!socket_ || owner_ != getpid()) start(control);
+    start_if_needed();
     request.number = ++last_number_;
     try {
       const std::span<const char> bytes(reinterpret_cast<const char*>(&request), sizeof request);
       sys::send_message(socket_.get(), bytes, descriptors, sys::Blocking::yes);
       const guest::KeeperAnswer answer = receive(request.number, control);
+      reap_launcher();
       if (answer.error == 0) return;
       throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", answer.text),
                                hint_for(answer));
     } catch (const std::system_error& error) {
       // It was killed. Everything it had made ends with it, so a second try starts clean.
       socket_.reset();
+      reap_launcher();
       if (attempt == 2) {
         throw SandboxUnavailable(fmt::format("the keeper of sandboxes ended: {}", error.what()));
       }
@@ -156,28 +151,41 @@ void KeeperClient::create(guest::CreateSandbox request, std::span<const int> des
   }
 }
 
-void KeeperClient::start(const CallControl& control) {
+KeeperClient::~KeeperClient() {
+  // A forked child has no such child.
+  if (owner_ == getpid()) reap_launcher();
+}
+
+void KeeperClient::start_ahead() {
+  // Where another thread is making a sandbox the keeper is there.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) start_if_needed();
+}
+
+void KeeperClient::start_if_needed() {
+  if (socket_ && owner_ == getpid()) return;
   try {
     auto [ours, keepers] = sys::socket_pair(sys::SocketType::seqpacket);
     const UniqueFd socket = move_up(keepers);
     const UniqueFd program = move_up(guest::make_guest_program_file());
     SpawnPlan plan;
-    const pid_t pid = plan.start(socket.get(), program.get());
+    launcher_ = plan.start(socket.get(), program.get());
     socket_ = std::move(ours);
     owner_ = getpid();
     last_number_ = 0;
-    reap(pid);
   } catch (const std::system_error& error) {
     throw SandboxUnavailable(
         fmt::format("the keeper of sandboxes did not start: {}", error.what()));
   }
-  try {
-    receive(0, control);
-  } catch (const std::system_error& error) {
-    socket_.reset();
-    throw SandboxUnavailable(
-        fmt::format("the keeper of sandboxes did not start: {}", error.what()));
+}
+
+// Its child, the keeper, goes on. Where the application reaps every child itself, or ignores
+// SIGCHLD, there is nothing left to wait for.
+void KeeperClient::reap_launcher() {
+  if (launcher_ < 0) return;
+  while (waitpid(launcher_, nullptr, 0) < 0 && errno == EINTR) {
   }
+  launcher_ = -1;
 }
 
 // Answers to requests that were given up on are passed over.

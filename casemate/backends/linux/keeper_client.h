@@ -16,6 +16,15 @@ namespace casemate::linux_backend {
 // child of this process. Thread-safe; sandboxes are made one after another.
 class KeeperClient {
  public:
+  KeeperClient() = default;
+  ~KeeperClient();
+  KeeperClient(const KeeperClient&) = delete;
+  KeeperClient& operator=(const KeeperClient&) = delete;
+
+  // Starts the keeper if there is none, and does not wait for it: it gets ready beside what the
+  // caller does meanwhile. Throws `SandboxUnavailable`.
+  void start_ahead();
+
   // Has one sandbox made and waits until its agent listens. `request.number` is set here. Throws
   // `SandboxUnavailable` naming what the keeper or the agent could not do, `SandboxTimeout`,
   // `SandboxCancelled`; a sandbox that comes to be after all of them ends by itself, because
@@ -24,7 +33,8 @@ class KeeperClient {
               const CallControl& control);
 
  private:
-  void start(const CallControl& control);
+  void start_if_needed();
+  void reap_launcher();
   guest::KeeperAnswer receive(std::uint64_t number, const CallControl& control);
 
   std::timed_mutex mutex_;
@@ -33,6 +43,8 @@ class KeeperClient {
   // own, or two processes would read each other's answers.
   pid_t owner_ = -1;
   std::uint64_t last_number_ = 0;
+  // The child that the keeper was started by. It ends at once; waited for when that costs nothing.
+  pid_t launcher_ = -1;
 };
 
 }  // namespace casemate::linux_backend

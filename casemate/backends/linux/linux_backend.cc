@@ -137,6 +137,7 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
   check_spec(spec);
   linux_backend::check_servable(spec, declarations());
   const StateDirectory& found = state();
+  keeper_.start_ahead();
   sweep(/*everything=*/false);
   const std::string digest = identity_digest(key, spec.kind);
   const std::string fingerprint = spec_fingerprint(spec, guest::guest_build_id());
@@ -232,7 +233,7 @@ void LinuxBackend::Impl::ask_keeper(const Record& record, const SandboxSpec& spe
   request.open_files =
       record.limits_not_held.contains(Limit::files) ? 0 : resources.open_files.value;
   // Without the controller the kernel still counts processes by user and user namespace.
-  if (!layout_.pids) request.processes = resources.pids.value;
+  if (!held_part(layout_, record.limits_not_held).pids) request.processes = resources.pids.value;
   request.keep_idle_ms = static_cast<std::uint64_t>(spec.keep_idle.count());
   const std::vector<UniqueFd> members = open_members(agent_directories(layout_, record.id));
   std::vector<int> descriptors{directory};
@@ -268,7 +269,7 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(Adopted adopted, bool reus
     if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
     return std::move(*connection);
   };
-  parts.account = [hold, layout = layout_, id = record.id,
+  parts.account = [hold, layout = held_part(layout_, record.limits_not_held), id = record.id,
                    pids = record.pids](std::string_view call) {
     return std::make_shared<LinuxCallAccounting>(
         layout, id, std::string(call), pids,

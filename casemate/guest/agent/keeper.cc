@@ -1,10 +1,12 @@
 #include "casemate/guest/agent/keeper.h"
 
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -97,7 +99,6 @@ class Keeper {
   explicit Keeper(UniqueFd host) : host_(std::move(host)), self_(sys::open_pid(getpid())) {}
 
   void run() {
-    answer(0, 0, "");
     while (host_ || !sandboxes_.empty()) {
       std::vector<pollfd> entries{{.fd = host_.get(), .events = POLLIN, .revents = 0}};
       for (const auto& sandbox : sandboxes_) {
@@ -240,12 +241,24 @@ class Keeper {
   std::vector<std::unique_ptr<KeptSandbox>> sandboxes_;
 };
 
+// A sandbox takes two descriptors here and each lease one in its agent. Programs have a limit of
+// their own.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 int run_keeper(UniqueFd host) noexcept {
   try {
-    // Inherited groups would stay with every agent until it drops them.
+    // Inherited groups would stay with every agent until it drops them, and the host's session
+    // keyring with every program.
     syscall(SYS_setgroups, 0, nullptr);
+    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr);
+    raise_descriptor_limit();
     Keeper(std::move(host)).run();
     return 0;
   } catch (const std::exception&) {

@@ -34,7 +34,7 @@ struct CreateSandbox {
   std::uint64_t keep_idle_ms;
 };
 
-// The answer to one request, and with number 0 the keeper's first word.
+// The answer to one request.
 struct KeeperAnswer {
   std::uint64_t number;
   // 0, or the errno of what failed.

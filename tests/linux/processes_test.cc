@@ -189,6 +189,7 @@ print('deep')
 }
 
 TEST_F(LinuxProcesses, ManyCallsAtOnceEachGetTheirOwnBytes) {
+  sandbox();  // made before the threads need it
   std::vector<std::string> seen(8);
   {
     std::vector<std::jthread> threads;

@@ -5,9 +5,15 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstring>
+#include <optional>
+
+#include "casemate/sys/poll.h"
 
 namespace casemate::app {
 
@@ -57,19 +63,39 @@ void write_all(int fd, std::string_view bytes) {
   }
 }
 
-GuestStream::GuestStream(int fd) : fd_(fd), terminal_(::isatty(fd) == 1) {}
+GuestStream::GuestStream(int fd, const std::stop_token& stop)
+    : fd_(fd),
+      terminal_(::isatty(fd) == 1),
+      stopped_(sys::make_event()),
+      on_stop_(stop, [event = stopped_.get()] { sys::raise_event(event); }) {}
 
 void GuestStream::write(std::span<const char> bytes) {
   const std::string_view text(bytes.data(), bytes.size());
   if (terminal_) {
-    write_all(fd_, show_controls(decoder_.feed(text)));
+    pass_on(show_controls(decoder_.feed(text)));
   } else {
-    write_all(fd_, text);
+    pass_on(text);
   }
 }
 
 void GuestStream::finish() {
-  if (terminal_) write_all(fd_, show_controls(decoder_.finish()));
+  if (terminal_) pass_on(show_controls(decoder_.finish()));
+}
+
+bool GuestStream::wait_until_writable() const {
+  std::array<pollfd, 2> entries = {{{.fd = fd_, .events = POLLOUT, .revents = 0},
+                                    {.fd = stopped_.get(), .events = POLLIN, .revents = 0}}};
+  sys::poll_until(entries, std::nullopt);
+  return entries[0].revents != 0;
+}
+
+void GuestStream::pass_on(std::string_view bytes) {
+  // So much a pipe that polls writable takes without blocking (pipe(7)).
+  constexpr std::size_t kPiece = PIPE_BUF;
+  while (!bytes.empty() && wait_until_writable()) {
+    write_all(fd_, bytes.substr(0, kPiece));
+    bytes.remove_prefix(std::min(kPiece, bytes.size()));
+  }
 }
 
 std::string show_controls(std::string_view valid_utf8) {

@@ -3,12 +3,15 @@
 // The three standard streams of this process, and what Casemate itself says.
 
 #include <exception>
+#include <functional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
+#include "casemate/sys/unique_fd.h"
 
 namespace casemate::app {
 
@@ -36,18 +39,27 @@ void write_all(int fd, std::string_view bytes);
 // characters (all but newline, tab and carriage return) are shown instead of obeyed: an escape
 // sequence of the program's could move the cursor over what Casemate said, rename the window or
 // make the terminal type. Colours are lost with them; `| cat` shows the bytes.
+//
+// A reader that does not read holds the program up, as without Casemate. After a stop was requested
+// nothing waits for it any more: what it does not take at once is dropped.
 class GuestStream {
  public:
-  explicit GuestStream(int fd);
+  GuestStream(int fd, const std::stop_token& stop);
 
+  // Throws `OutputClosed`, `OutputFailed`.
   void write(std::span<const char> bytes);
   // What is left of a cut character. Only a terminal has any.
   void finish();
 
  private:
+  void pass_on(std::string_view bytes);
+  bool wait_until_writable() const;
+
   int fd_;
   bool terminal_;
   Utf8Decoder decoder_;
+  sys::UniqueFd stopped_;
+  std::stop_callback<std::function<void()>> on_stop_;
 };
 
 // Valid UTF-8 with every control character but newline, tab and carriage return in caret or

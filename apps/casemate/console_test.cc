@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pty.h>
 #include <unistd.h>
 
 #include <array>
 #include <csignal>
+#include <stop_token>
 #include <thread>
 
 #include "casemate/sys/unique_fd.h"
@@ -78,12 +80,27 @@ TEST_F(Console, ShowsControlsInsteadOfObeyingThem) {
 
 TEST_F(Console, PassesBytesUnchangedToAPipe) {
   auto [read_end, write_end] = make_pipe(O_CLOEXEC);
-  GuestStream stream(write_end.get());
+  GuestStream stream(write_end.get(), {});
   const std::string bytes("\x1b[2J\xff\0\xe2\x82", 8);
   stream.write(bytes);
   stream.finish();
   write_end.reset();
   EXPECT_EQ(read_to_end(read_end.get()), bytes);
+}
+
+TEST_F(Console, StopsWaitingForAReaderOnceAStopIsRequested) {
+  auto [read_end, write_end] = make_pipe(O_CLOEXEC);
+  std::stop_source stop;
+  GuestStream stream(write_end.get(), stop.get_token());
+  const std::string more_than_fits(1'000'000, 'x');
+  std::thread writer([&] { stream.write(more_than_fits); });
+  // The first byte is there: the writer is at it, and nobody takes the rest.
+  pollfd entry{.fd = read_end.get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&entry, 1, 10'000), 1);
+  stop.request_stop();
+  writer.join();
+  write_end.reset();
+  EXPECT_LT(read_to_end(read_end.get()).size(), more_than_fits.size());
 }
 
 // ISO-07
@@ -93,7 +110,7 @@ TEST_F(Console, NeverSendsAnEscapeToATerminal) {
   ASSERT_EQ(::openpty(&master, &terminal, nullptr, nullptr, nullptr), 0);
   const sys::UniqueFd owned_master(master);
   sys::UniqueFd owned_terminal(terminal);
-  GuestStream stream(terminal);
+  GuestStream stream(terminal, {});
   stream.write(std::string_view("\x1b]0;title\x07\xe2"));
   stream.write(std::string_view("\x82\xac\xff"));
   stream.finish();

@@ -171,14 +171,14 @@ int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
     wiring.output_sink = make_file_system_sink(
         *options.out_dir, {options.overwrite ? Overwrite::yes : Overwrite::no, {}});
   }
-  GuestStream out(STDOUT_FILENO);
-  GuestStream err(STDERR_FILENO);
+  const StopRequests stop;
+  GuestStream out(STDOUT_FILENO, stop.token());
+  GuestStream err(STDERR_FILENO, stop.token());
   if (!options.json) {
     request.on_output = [&](OutputStream stream, std::span<const char> bytes) {
       (stream == OutputStream::out ? out : err).write(bytes);
     };
   }
-  const StopRequests stop;
   const OwnSandbox sandbox(options, wiring.router);
   try {
     CodeactRun run = run_codeact(wiring, options.key, request, {std::nullopt, stop.token()});

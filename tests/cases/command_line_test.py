@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from harness import PRINT_NAMESPACE, PROGRAM, Case, signal, ticks_now
+from harness import PRINT_NAMESPACE, PROGRAM, Case, processes_in, signal, ticks_now
 
 KEYS = ["status", "exit_code", "signal", "stdout", "stderr", "stdout_truncated_bytes",
         "stderr_truncated_bytes", "artifacts", "missing_outputs", "host_tool_calls", "limit",
@@ -92,6 +92,26 @@ class ExitStatus(Case):
         process.stdout.close()
         self.assertEqual(process.wait(10), 141)
         process.stderr.close()
+
+    def test_a_signal_ends_a_run_whose_reader_does_not_read(self):
+        process = self.start(self.argv(program=PRINT_NAMESPACE + "while True: print('x' * 1000)"))
+        started = time.monotonic()
+        namespace = self.signal_once_it_prints(process, signal.SIGTERM).decode().strip()
+        self.assertEqual(process.wait(10), 143)
+        self.assertNothingRuns(namespace, ticks_now())
+        self.assertLess(time.monotonic() - started, 5)
+        process.stdout.close()
+        process.stderr.close()
+
+    def test_a_killed_run_leaves_nothing(self):
+        process = self.start(self.argv(program=PRINT_NAMESPACE + "import time; time.sleep(60)"))
+        namespace = self.signal_once_it_prints(process, signal.SIGKILL).decode().strip()
+        ended = ticks_now()
+        self.assertEqual(self.finish(process, time.monotonic()).status, -signal.SIGKILL)
+        until = time.monotonic() + 5
+        while processes_in(namespace, ended) and time.monotonic() < until:
+            time.sleep(0.005)
+        self.assertNothingRuns(namespace, ended)
 
     def test_a_full_disk_under_our_output_is_named(self):
         with open("/dev/full", "wb") as full:

@@ -48,7 +48,8 @@ sys.stderr.write("\\u00e9" * 70000)
         self.assertEqual(len(head) + missing + len(tail), len(whole))
         self.assertEqual(result.json["stderr_truncated_bytes"], 0)
         # The streams themselves have no cap.
-        result = self.run_program(program)
+        result = self.run_program('''import sys
+sys.stdout.write("HEAD\\n" + "".join(f"{i}\\n" for i in range(2_000_000)) + "TAIL\\n")''')
         self.assertEqual((result.status, result.out), (0, whole.encode()))
 
     def test_OUT_05_a_chatty_program_is_an_ordinary_one(self):

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <memory>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,26 +27,20 @@ class Calls : public Seam {};
 INSTANTIATE_TEST_SUITE_P(Every, Calls, testing::ValuesIn(providers()), provider_name);
 
 TEST_P(Calls, AStopFromAnotherThreadIsTheOutcomeCancelled) {
-  std::stop_source source;
+  StopFromElsewhere stop;
   ExecRequest request = shell("echo begun; exec sleep 1000");
   // The stop comes when the program shows that it runs.
-  std::jthread stopper;
-  request.on_output = [&](OutputStream, std::span<const char>) {
-    stopper = std::jthread([&] { source.request_stop(); });
-  };
-  CallControl control;
-  control.stop = source.get_token();
-  const ExecResult result = call().exec(request, control);
+  request.on_output = [&](OutputStream, std::span<const char>) { stop.request(); };
+  const ExecResult result = call().exec(request, stop.control());
   EXPECT_EQ(result.outcome, Outcome::cancelled);
   EXPECT_EQ(result.stdout, "begun\n");
   EXPECT_TRUE(result.stopped_known);
 }
 
 TEST_P(Calls, AStopRequestedBeforeStartsNothing) {
-  std::stop_source source;
-  source.request_stop();
-  CallControl control;
-  control.stop = source.get_token();
+  StopFromElsewhere stop;
+  stop.request_and_wait();
+  const CallControl control = stop.control();
   const ExecResult result = call().exec(shell("touch ran"), control);
   EXPECT_EQ(result.outcome, Outcome::cancelled);
   EXPECT_TRUE(result.stopped_known);
@@ -58,15 +51,11 @@ TEST_P(Calls, AStopRequestedBeforeStartsNothing) {
 
 // Input that the program does not take must not stand before the cancel.
 TEST_P(Calls, AStopGetsPastInputThatNobodyReads) {
-  std::stop_source source;
-  CallControl control;
-  control.stop = source.get_token();
+  StopFromElsewhere stop;
+  const CallControl control = stop.control();
   ExecRequest request = shell("echo ready; exec sleep 1000");
   request.stdin_mode = StdinMode::piped;
-  std::jthread stopper;
-  request.on_output = [&](OutputStream, std::span<const char>) {
-    stopper = std::jthread([&] { source.request_stop(); });
-  };
+  request.on_output = [&](OutputStream, std::span<const char>) { stop.request(); };
   const std::unique_ptr<Process> process = call().start(request, {});
   process->write_stdin(std::string(4 << 20, 'x'), control);
   const ExecResult result = process->wait(control);

@@ -104,6 +104,21 @@ ExecRequest python(std::string text) {
   return program({"/usr/bin/python3", "-u", "-c", std::move(text)});
 }
 
+CallControl StopFromElsewhere::control() const {
+  CallControl control;
+  control.stop = source_.get_token();
+  return control;
+}
+
+void StopFromElsewhere::request() {
+  thread_ = std::jthread([this] { source_.request_stop(); });
+}
+
+void StopFromElsewhere::request_and_wait() {
+  request();
+  thread_.join();
+}
+
 void Seam::SetUp() {
   if (const std::string reason = GetParam().why_not(); !reason.empty()) GTEST_SKIP() << reason;
   subject_ = GetParam().make();

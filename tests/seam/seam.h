@@ -9,10 +9,12 @@
 #include <functional>
 #include <memory>
 #include <ostream>
+#include <stop_token>
 #include <string>
-#include <string_view>
+#include <thread>
 #include <vector>
 
+#include "casemate/core/control.h"
 #include "casemate/core/exec.h"
 #include "casemate/core/sandbox.h"
 
@@ -41,6 +43,18 @@ std::string provider_name(const testing::TestParamInfo<Provider>& info);
 ExecRequest shell(std::string line);
 ExecRequest program(std::vector<std::string> words);
 ExecRequest python(std::string text);
+
+// A stop that another thread requests.
+class StopFromElsewhere {
+ public:
+  CallControl control() const;
+  void request();
+  void request_and_wait();
+
+ private:
+  std::stop_source source_;
+  std::jthread thread_;
+};
 
 // A test with one sandbox and one open call; skipped where the provider cannot work.
 class Seam : public testing::TestWithParam<Provider> {

@@ -106,6 +106,12 @@ void make_all_private() {
   }
 }
 
+void make_all_slave() {
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) < 0) {
+    throw_errno("making the mounts followers");
+  }
+}
+
 void replace_root(int new_root) {
   if (fchdir(new_root) < 0) throw_errno("entering the new root");
   // Both names the same: the old root lies over the new one afterwards and is detached from there.

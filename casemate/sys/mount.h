@@ -47,6 +47,8 @@ void restrict_mount(int mount, const MountAttributes& attributes);
 
 // Makes every mount of this namespace private, so that nothing propagates in or out.
 void make_all_private();
+// Lets what happens to the mounts elsewhere propagate in, and nothing out.
+void make_all_slave();
 
 // Makes the directory `new_root` refers to (a mount) this process's root and drops the old one,
 // with all that was mounted in it.

@@ -70,7 +70,7 @@ void set_up(const AgentPlan& plan) {
   // not read the machine's names of them in /proc.
   if (syscall(SYS_unshare, CLONE_NEWCGROUP) < 0) sys::throw_errno("hiding the control groups");
   umask(0);
-  build_root(plan.root);
+  enter_root(plan.root);
   if (sethostname("sandbox", 7) < 0) sys::throw_errno("naming the sandbox");
   raise_loopback();
 }

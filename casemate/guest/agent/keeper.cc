@@ -29,6 +29,7 @@
 
 #include "casemate/guest/agent/agent.h"
 #include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/guest/agent/rootfs.h"
 #include "casemate/sys/cgroup.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
@@ -99,6 +100,11 @@ class Keeper {
   explicit Keeper(UniqueFd host) : host_(std::move(host)), self_(sys::open_pid(getpid())) {}
 
   void run() {
+    // While the host does its own part. What goes wrong here is said at the first request.
+    try {
+      template_.emplace();
+    } catch (const std::system_error&) {
+    }
     while (host_ || !sandboxes_.empty()) {
       std::vector<pollfd> entries{{.fd = host_.get(), .events = POLLIN, .revents = 0}};
       for (const auto& sandbox : sandboxes_) {
@@ -143,6 +149,8 @@ class Keeper {
   }
 
   void create(const CreateSandbox& request, std::vector<UniqueFd> descriptors) {
+    if (!template_) template_.emplace();
+    template_->add_work_dir(request.work_dir);
     auto sandbox = std::make_unique<KeptSandbox>();
     sandbox->number = request.number;
     sandbox->directory = std::move(descriptors[0]);
@@ -238,6 +246,7 @@ class Keeper {
 
   UniqueFd host_;
   UniqueFd self_;
+  std::optional<RootTemplate> template_;
   std::vector<std::unique_ptr<KeptSandbox>> sandboxes_;
 };
 

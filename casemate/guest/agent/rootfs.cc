@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +12,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "casemate/guest/agent/support_files.h"
 #include "casemate/sys/error.h"
@@ -29,17 +33,29 @@ constexpr const char* kTopNames[] = {"bin", "sbin", "lib", "lib32", "lib64", "li
 
 // What programs look for in /etc and what holds nothing of this machine's business.
 constexpr const char* kEtcNames[] = {
-    "alternatives", "ca-certificates", "debian_version", "fonts",        "gai.conf",
-    "host.conf",    "ld.so.cache",     "ld.so.conf",     "ld.so.conf.d", "locale.alias",
-    "localtime",    "magic",           "magic.mime",     "mailcap",      "mime.types",
-    "os-release",   "protocols",       "services",       "terminfo",     "timezone",
+    "alternatives", "debian_version", "fonts",        "gai.conf",   "host.conf",
+    "ld.so.cache",  "ld.so.conf",     "ld.so.conf.d", "localtime",  "locale.alias",
+    "magic",        "magic.mime",     "mailcap",      "mime.types", "os-release",
+    "protocols",    "services",       "terminfo",     "timezone",
 };
 // Only these parts of directories that also hold private keys.
 constexpr const char* kEtcNested[] = {"ssl/certs", "ssl/openssl.cnf", "pki/tls/certs",
                                       "pki/ca-trust/extracted"};
 constexpr std::string_view kEtcPrefix = "python3";
 
-constexpr const char* kDeviceNames[] = {"null", "zero", "full", "random", "urandom"};
+struct Device {
+  const char* name;
+  unsigned minor;
+};
+// Major number 1, the memory devices: admin-guide/devices.txt of the kernel.
+constexpr Device kDevices[] = {
+    {"null", 3}, {"zero", 5}, {"full", 7}, {"random", 8}, {"urandom", 9}};
+
+// In the keeper's mount namespace; the keeper uses no device.
+constexpr char kTemplateDirectory[] = "/dev";
+// What a directory may hold to be copied rather than shown.
+constexpr std::size_t kMaxCopiedEntries = 16;
+constexpr off_t kMaxCopiedBytes = 512 * 1024;
 
 struct EtcFile {
   const char* name;
@@ -84,140 +100,200 @@ void make_directory(int root, const char* path, unsigned mode, unsigned owner = 
   }
 }
 
+// Of a path relative to `root`.
+void make_parents(int root, const std::string& path) {
+  for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
+    sys::make_directory_at(root, path.substr(0, end).c_str(), 0755);
+  }
+}
+
 void make_link(int root, const char* target, const char* path) {
   if (symlinkat(target, root, path) < 0) sys::throw_errno(std::string("linking ") + path);
 }
 
-// Builds one root, everything by name below two descriptors: the machine's root and the new one.
-class RootBuilder {
+// Fills one template, everything by name below two descriptors: the machine's root and the new one.
+class TemplateBuilder {
  public:
-  explicit RootBuilder(const RootPlan& plan) : plan_(plan) {}
+  TemplateBuilder(int host, int devices, int root) : host_(host), devices_(devices), root_(root) {}
 
   void build() {
-    sys::make_all_private();
-    host_ = sys::open_at(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
-    root_ = sys::make_tmpfs({.size = 4 << 20, .inodes = 4096, .mode = 0755}, {});
-    // Any directory will do that is always there and from which nothing is taken.
-    sys::attach(root_.get(), host_.get(), "proc");
     add_programs();
     add_etc();
     add_devices();
-    add_quota();
     add_support();
-    make_directory(root_.get(), "proc", 0555);
-    const UniqueFd proc = sys::make_proc();
-    sys::attach(proc.get(), root_.get(), "proc");
-    for (const char* name : {"run", "var", "root"}) make_directory(root_.get(), name, 0755);
-    make_link(root_.get(), "/tmp", "var/tmp");
-    make_directory(root_.get(), "tmp", 01777);
-    sys::restrict_mount(root_.get(), kReadOnly);
-    sys::replace_root(root_.get());
+    // What each sandbox, or each call, mounts its own on.
+    make_directory(root_, "proc", 0555);
+    make_directory(root_, &kQuotaDirectory[1], 0700);
+    make_directory(root_, "tmp", 01777);
+    make_directory(root_, "home", 0755);
+    make_directory(root_, "home/user", 0755);
+    for (const char* name : {"run", "var", "root"}) make_directory(root_, name, 0755);
+    make_link(root_, "/tmp", "var/tmp");
   }
 
  private:
-  // A read-only view of a file or directory of the machine's, or a copy of the link that it is.
-  void show(const char* path) {
-    const auto status = status_of(host_.get(), path);
+  // A copy of the file, link or small directory of the machine's, or a read-only view of it.
+  void show(const std::string& path) {
+    const auto status = status_of(host_, path.c_str());
     if (!status) return;
     if (S_ISLNK(status->st_mode)) {
-      char target[PATH_MAX];
-      const ssize_t length = readlinkat(host_.get(), path, target, sizeof target - 1);
-      if (length < 0) sys::throw_errno(std::string("reading the link ") + path);
-      target[length] = '\0';
-      make_link(root_.get(), target, path);
-      return;
-    }
-    if (S_ISDIR(status->st_mode)) {
-      make_directory(root_.get(), path, 0755);
+      copy_link(path);
     } else if (S_ISREG(status->st_mode)) {
-      sys::write_file_at(root_.get(), path, "", 0644);
-    } else {
-      return;
+      if (status->st_size <= kMaxCopiedBytes) {
+        copy_file(path);
+      } else {
+        sys::write_file_at(root_, path.c_str(), "", 0644);
+        view(path);
+      }
+    } else if (S_ISDIR(status->st_mode)) {
+      make_directory(root_, path.c_str(), 0755);
+      if (is_small(path)) {
+        for (const std::string& name : sys::list_directory_at(host_, path.c_str())) {
+          show(path + "/" + name);
+        }
+      } else {
+        view(path);
+      }
     }
-    const UniqueFd tree = sys::clone_tree(host_.get(), path);
+  }
+
+  void view(const std::string& path) {
+    const UniqueFd tree = sys::clone_tree(host_, path.c_str());
     sys::restrict_tree(tree.get(), kReadOnly);
-    sys::attach(tree.get(), root_.get(), path);
+    sys::attach(tree.get(), root_, path.c_str());
+  }
+
+  void copy_link(const std::string& path) {
+    char target[PATH_MAX];
+    const ssize_t length = readlinkat(host_, path.c_str(), target, sizeof target - 1);
+    if (length < 0) sys::throw_errno("reading the link " + path);
+    target[length] = '\0';
+    make_link(root_, target, path.c_str());
+  }
+
+  // What is not readable for everybody is not shown: this process could read it.
+  void copy_file(const std::string& path) {
+    const auto status = status_of(host_, path.c_str());
+    if (!status || (status->st_mode & S_IROTH) == 0) return;
+    sys::write_file_at(root_, path.c_str(), sys::read_file_at(host_, path.c_str(), kMaxCopiedBytes),
+                       0444);
+  }
+
+  // Only files and links, and few.
+  bool is_small(const std::string& path) {
+    const std::vector<std::string> names = sys::list_directory_at(host_, path.c_str());
+    if (names.size() > kMaxCopiedEntries) return false;
+    off_t bytes = 0;
+    for (const std::string& name : names) {
+      const auto status = status_of(host_, (path + "/" + name).c_str());
+      if (!status || S_ISDIR(status->st_mode)) return false;
+      bytes += status->st_size;
+    }
+    return bytes <= kMaxCopiedBytes;
   }
 
   void add_programs() {
-    show("usr");
-    for (const char* name : kTopNames) show(name);
+    make_directory(root_, "usr", 0755);
+    view("usr");
+    for (const char* name : kTopNames) {
+      const auto status = status_of(host_, name);
+      if (!status) continue;
+      if (S_ISLNK(status->st_mode)) {
+        copy_link(name);
+      } else if (S_ISDIR(status->st_mode)) {
+        make_directory(root_, name, 0755);
+        view(name);
+      }
+    }
   }
 
   void add_etc() {
-    make_directory(root_.get(), "etc", 0755);
-    for (const char* name : kEtcNames) show((std::string("etc/") + name).c_str());
+    make_directory(root_, "etc", 0755);
+    for (const char* name : kEtcNames) show(std::string("etc/") + name);
     for (const char* name : kEtcNested) {
       const std::string path = std::string("etc/") + name;
-      if (!status_of(host_.get(), path.c_str())) continue;
-      make_parents(path);
-      show(path.c_str());
+      if (!status_of(host_, path.c_str())) continue;
+      make_parents(root_, path);
+      show(path);
     }
-    for (const std::string& name : sys::list_directory_at(host_.get(), "etc")) {
-      if (name.starts_with(kEtcPrefix)) show(("etc/" + name).c_str());
+    for (const std::string& name : sys::list_directory_at(host_, "etc")) {
+      if (name.starts_with(kEtcPrefix)) show("etc/" + name);
     }
     for (const EtcFile& file : kOwnEtcFiles) {
-      sys::write_file_at(root_.get(), (std::string("etc/") + file.name).c_str(), file.content,
-                         0644);
+      sys::write_file_at(root_, (std::string("etc/") + file.name).c_str(), file.content, 0644);
     }
-    sys::write_file_at(root_.get(), "etc/machine-id", new_machine_id(), 0444);
+    sys::write_file_at(root_, "etc/machine-id", new_machine_id(), 0444);
   }
 
   void add_devices() {
-    make_directory(root_.get(), "dev", 0755);
-    for (const char* name : kDeviceNames) {
-      const std::string path = std::string("dev/") + name;
-      sys::write_file_at(root_.get(), path.c_str(), "", 0644);
-      sys::bind(host_.get(), path.c_str(), root_.get(), path.c_str());
+    make_directory(root_, "dev", 0755);
+    for (const Device& device : kDevices) {
+      const std::string path = std::string("dev/") + device.name;
+      if (mknodat(root_, path.c_str(), S_IFCHR | 0666, makedev(1, device.minor)) == 0) continue;
+      // A container's root may not make devices; the machine's own can still be shown.
+      sys::write_file_at(root_, path.c_str(), "", 0644);
+      sys::bind(devices_, device.name, root_, path.c_str());
     }
-    make_link(root_.get(), "/proc/self/fd", "dev/fd");
-    make_link(root_.get(), "/proc/self/fd/0", "dev/stdin");
-    make_link(root_.get(), "/proc/self/fd/1", "dev/stdout");
-    make_link(root_.get(), "/proc/self/fd/2", "dev/stderr");
-    make_directory(root_.get(), "dev/shm", 01777);
-  }
-
-  void add_quota() {
-    const UniqueFd quota =
-        sys::make_tmpfs({.size = plan_.disk_bytes, .inodes = plan_.disk_inodes, .mode = 0700}, {});
-    make_directory(root_.get(), &kQuotaDirectory[1], 0700);
-    sys::attach(quota.get(), root_.get(), &kQuotaDirectory[1]);
-    make_directory(quota.get(), "workspace", 01777);
-    make_directory(quota.get(), "home", 0755, kUserId);
-    make_directory(quota.get(), "calls", 0700);
-    make_directory(root_.get(), "home", 0755);
-    make_directory(root_.get(), "home/user", 0755);
-    sys::bind(quota.get(), "home", root_.get(), "home/user");
-    const std::string work_dir = plan_.work_dir.substr(1);
-    make_parents(work_dir);
-    sys::make_directory_at(root_.get(), work_dir.c_str(), 0755);
-    sys::bind(quota.get(), "workspace", root_.get(), work_dir.c_str());
-  }
-
-  // `path` is relative to the new root.
-  void make_parents(const std::string& path) {
-    for (std::size_t end = path.find('/'); end != std::string::npos;
-         end = path.find('/', end + 1)) {
-      sys::make_directory_at(root_.get(), path.substr(0, end).c_str(), 0755);
-    }
+    make_link(root_, "/proc/self/fd", "dev/fd");
+    make_link(root_, "/proc/self/fd/0", "dev/stdin");
+    make_link(root_, "/proc/self/fd/1", "dev/stdout");
+    make_link(root_, "/proc/self/fd/2", "dev/stderr");
+    make_directory(root_, "dev/shm", 01777);
   }
 
   void add_support() {
-    make_directory(root_.get(), "casemate", 0755);
-    make_directory(root_.get(), "casemate/python", 0755);
+    make_directory(root_, "casemate", 0755);
+    make_directory(root_, "casemate/python", 0755);
     for (const SupportFile& file : support_files()) {
-      sys::write_file_at(root_.get(), (std::string("casemate/python/") + file.name).c_str(),
-                         file.content, 0444);
+      sys::write_file_at(root_, (std::string("casemate/python/") + file.name).c_str(), file.content,
+                         0444);
     }
   }
 
-  const RootPlan& plan_;
-  UniqueFd host_;
-  UniqueFd root_;
+  int host_;
+  // The machine's /dev, by a descriptor from before the template lay over it.
+  int devices_;
+  int root_;
 };
 
 }  // namespace
 
-void build_root(const RootPlan& plan) { RootBuilder(plan).build(); }
+RootTemplate::RootTemplate() {
+  if (unshare(CLONE_NEWNS) < 0) sys::throw_errno("making a mount namespace");
+  // What the machine mounts or drops later is followed; nothing made here reaches it.
+  sys::make_all_slave();
+  const UniqueFd host = sys::open_at(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
+  const UniqueFd devices = sys::open_at(AT_FDCWD, kTemplateDirectory, O_PATH | O_DIRECTORY);
+  UniqueFd root =
+      sys::make_tmpfs({.size = 16 << 20, .inodes = 8192, .mode = 0755}, {.no_dev = false});
+  sys::attach(root.get(), host.get(), &kTemplateDirectory[1]);
+  TemplateBuilder(host.get(), devices.get(), root.get()).build();
+  root_ = std::move(root);
+}
+
+void RootTemplate::add_work_dir(const std::string& path) {
+  make_parents(root_.get(), path.substr(1));
+  sys::make_directory_at(root_.get(), path.substr(1).c_str(), 0755);
+}
+
+void enter_root(const RootPlan& plan) {
+  sys::make_all_private();
+  const UniqueFd tree = sys::clone_tree(AT_FDCWD, kTemplateDirectory);
+  sys::restrict_mount(tree.get(), {.read_only = true, .no_dev = false});
+  // Any directory will do that is always there and from which nothing is taken.
+  sys::attach(tree.get(), AT_FDCWD, "/proc");
+  const int root = tree.get();
+  const UniqueFd quota =
+      sys::make_tmpfs({.size = plan.disk_bytes, .inodes = plan.disk_inodes, .mode = 0700}, {});
+  make_directory(quota.get(), "workspace", 01777);
+  make_directory(quota.get(), "home", 0755, kUserId);
+  make_directory(quota.get(), "calls", 0700);
+  sys::attach(quota.get(), root, &kQuotaDirectory[1]);
+  sys::bind(quota.get(), "home", root, "home/user");
+  sys::bind(quota.get(), "workspace", root, plan.work_dir.substr(1).c_str());
+  const UniqueFd proc = sys::make_proc();
+  sys::attach(proc.get(), root, "proc");
+  sys::replace_root(root);
+}
 
 }  // namespace casemate::guest

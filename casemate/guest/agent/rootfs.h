@@ -3,15 +3,9 @@
 #include <cstdint>
 #include <string>
 
-namespace casemate::guest {
+#include "casemate/sys/unique_fd.h"
 
-// What a sandbox's root is made with.
-struct RootPlan {
-  // Absolute; made if it is not there.
-  std::string work_dir;
-  std::uint64_t disk_bytes = 0;
-  std::uint64_t disk_inodes = 0;
-};
+namespace casemate::guest {
 
 // Where the one file system that programs can write to is mounted for the agent. A call detaches
 // it from its own mount namespace once it has bound what is its own.
@@ -20,14 +14,42 @@ inline constexpr char kQuotaDirectory[] = "/.quota";
 // The program's user inside.
 inline constexpr unsigned kUserId = 1000;
 
-// Builds the root of the image `host` and makes it this process's root: a read-only view of the
-// machine's /usr with the links and the few files of /etc that programs need, own /dev and /proc,
-// nothing of /home, /root, /var, /run, /opt, /srv, /mnt; /sys is absent. Writable are the work
-// directory and the home directory, which lie on one tmpfs bounded by the plan.
+// What the roots of the image `host` have in common, made once by the keeper and shown read-only to
+// every sandbox of its: a view of the machine's /usr with the links beside it, the few files of
+// /etc that programs need, a /dev of five harmless devices, and the places where a sandbox mounts
+// what is its own. Nothing of /home, /root, /var, /run, /opt, /srv, /mnt; /sys is absent. Files
+// are copies and directories of many files are views, because each mount costs time in every
+// sandbox, call and program.
 //
-// The caller is user 0 of a user namespace that owns its mount and pid namespaces and has umask 0.
-// Throws `std::system_error`. Does not protect what the machine keeps readable for everybody in
-// /usr and in the files of /etc named in rootfs.cc.
-void build_root(const RootPlan& plan);
+// Does not protect what the machine keeps readable for everybody in /usr and in the files of /etc
+// named in rootfs.cc. The sandboxes of one keeper see the same machine id, and each other's work
+// directories as empty ones.
+class RootTemplate {
+ public:
+  // Gives the calling process, which must be root of the machine, a mount namespace of its own in
+  // which the template lies over /dev. Throws `std::system_error`.
+  RootTemplate();
+
+  // Makes the place where sandboxes mount their work directory; an absolute path.
+  void add_work_dir(const std::string& path);
+
+ private:
+  sys::UniqueFd root_;
+};
+
+// What a sandbox's own root is made with.
+struct RootPlan {
+  // Absolute; in the template.
+  std::string work_dir;
+  std::uint64_t disk_bytes = 0;
+  std::uint64_t disk_inodes = 0;
+};
+
+// Makes a view of the keeper's template this process's root, with a /proc of its own and one tmpfs,
+// bounded by the plan, behind the work directory and the home directory.
+//
+// The caller was cloned from the keeper and is user 0 of a user namespace that owns its mount and
+// pid namespaces; umask 0. Throws `std::system_error`.
+void enter_root(const RootPlan& plan);
 
 }  // namespace casemate::guest

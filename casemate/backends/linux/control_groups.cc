@@ -56,8 +56,9 @@ std::string own_group(const ControllerPlace& place) {
 std::string sandbox_group(const ControllerPlace& place, std::string_view id) {
   return own_group(place) + "/" + std::string(id);
 }
+// Version 1 lets a group with members have groups below it.
 std::string agent_group(const ControllerPlace& place, std::string_view id) {
-  return sandbox_group(place, id) + "/agent";
+  return sandbox_group(place, id) + (place.unified ? "/agent" : "");
 }
 std::string call_group(const ControllerPlace& place, std::string_view id, std::string_view call) {
   return sandbox_group(place, id) + "/call-" + std::string(call);

@@ -3,8 +3,8 @@
 // The kernel's control groups, version 1 and 2, as far as a sandbox needs them:
 //
 //   casemate/<sandbox id>          memory and processor bounds
-//   casemate/<sandbox id>/agent    where the agent lives (a group with members may have no bounds
-//                                  for groups below it in version 2)
+//   casemate/<sandbox id>/agent    where the agent lives in version 2, in which a group with members
+//                                  cannot bound groups below it
 //   casemate/<sandbox id>/call-<id> one a call: its process bound and its counters
 //
 // Only names below the group `casemate` are made, written or removed. What is to be done is a list

@@ -79,12 +79,10 @@ TEST(ControlGroups, AVersion1SandboxIsBoundedInEachHierarchy) {
                           "/sys/fs/cgroup/memory/casemate/ID : memory",
                           "/sys/fs/cgroup/memory/casemate/ID/memory.limit_in_bytes = 120 : memory",
                           "/sys/fs/cgroup/memory/casemate/ID/memory.memsw.limit_in_bytes = 120",
-                          "/sys/fs/cgroup/memory/casemate/ID/agent : memory",
                           "/sys/fs/cgroup/cpu,cpuacct/casemate : cpu",
                           "/sys/fs/cgroup/cpu,cpuacct/casemate/ID : cpu",
                           "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/cpu.cfs_period_us = 100000 : cpu",
                           "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/cpu.cfs_quota_us = 150000 : cpu",
-                          "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/agent : cpu",
                           "/sys/fs/cgroup/with space/casemate : pids",
                           "/sys/fs/cgroup/with space/casemate/ID : pids"));
 }

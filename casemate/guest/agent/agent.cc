@@ -69,6 +69,7 @@ void set_up(const AgentPlan& plan) {
   // Anew, now that the keeper has put this process into its control groups: so that programs do
   // not read the machine's names of them in /proc.
   if (syscall(SYS_unshare, CLONE_NEWCGROUP) < 0) sys::throw_errno("hiding the control groups");
+  prctl(PR_SET_NAME, "casemate-agent");
   umask(0);
   enter_root(plan.root);
   if (sethostname("sandbox", 7) < 0) sys::throw_errno("naming the sandbox");
@@ -158,6 +159,7 @@ class Agent {
       sigset_t none;
       sigemptyset(&none);
       sigprocmask(SIG_SETMASK, &none, nullptr);
+      prctl(PR_SET_NAME, "casemate-call");
       LinuxPlace place(plan_.place);
       status = serve_call(std::move(connection), place);
     } catch (const std::exception&) {

@@ -263,6 +263,8 @@ void raise_descriptor_limit() {
 
 int run_keeper(UniqueFd host) noexcept {
   try {
+    // Started through a descriptor, it would be called by its number.
+    prctl(PR_SET_NAME, "casemate-keeper");
     // Inherited groups would stay with every agent until it drops them, and the host's session
     // keyring with every program.
     syscall(SYS_setgroups, 0, nullptr);

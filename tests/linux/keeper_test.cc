@@ -1,0 +1,105 @@
+// The keeper against a host that talks nonsense, and that the program does nothing on its own.
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "casemate/guest/agent/guest_program.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/sys/poll.h"
+#include "casemate/sys/socket.h"
+
+namespace casemate::linux_tests {
+namespace {
+
+using guest::CreateSandbox;
+using guest::KeeperAnswer;
+
+class Keeper : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "the linux backend needs root";
+    auto [ours, keepers] = sys::socket_pair(sys::SocketType::seqpacket);
+    const sys::UniqueFd program = guest::make_guest_program_file();
+    const pid_t child = fork();
+    if (child == 0) {
+      dup2(keepers.get(), 3);
+      execl(("/proc/self/fd/" + std::to_string(program.get())).c_str(), "casemate-guest", "keeper",
+            nullptr);
+      _exit(127);
+    }
+    host_ = std::move(ours);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(WEXITSTATUS(status), 0);
+  }
+
+  KeeperAnswer ask(const void* bytes, std::size_t size) {
+    sys::send_message(host_.get(), {static_cast<const char*>(bytes), size}, {}, sys::Blocking::yes);
+    pollfd entry{.fd = host_.get(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(
+        sys::poll_until({&entry, 1}, std::chrono::steady_clock::now() + std::chrono::seconds(20)),
+        1);
+    KeeperAnswer answer{};
+    EXPECT_EQ(recv(host_.get(), &answer, sizeof answer, 0), static_cast<ssize_t>(sizeof answer));
+    return answer;
+  }
+
+  sys::UniqueFd host_;
+};
+
+CreateSandbox request() {
+  CreateSandbox value{};
+  value.number = 5;
+  std::strcpy(value.id, "0011223344556677");
+  std::strcpy(value.work_dir, "/workspace");
+  return value;
+}
+
+TEST_F(Keeper, RefusesWhatItDoesNotUnderstandAndGoesOn) {
+  EXPECT_EQ(ask("?", 1).error, EPROTO);
+  CreateSandbox value = request();
+  EXPECT_EQ(ask(&value, sizeof value).error, EPROTO) << "no directory came with it";
+  value = request();
+  std::memset(value.id, 'x', sizeof value.id);
+  EXPECT_EQ(ask(&value, sizeof value).error, EPROTO) << "an id without an end";
+  value = request();
+  value.control_groups = guest::kMaxControlGroups + 1;
+  EXPECT_EQ(ask(&value, sizeof value).error, EPROTO);
+  const std::string large(sizeof value + 1, '\0');
+  EXPECT_EQ(ask(large.data(), large.size()).error, EPROTO);
+  EXPECT_EQ(ask(&value, sizeof value).number, 5U);
+}
+
+TEST(GuestProgram, DoesNothingWhenItIsStartedByHand) {
+  const sys::UniqueFd program = guest::make_guest_program_file();
+  const pid_t child = fork();
+  if (child == 0) {
+    close(2);
+    execl(("/proc/self/fd/" + std::to_string(program.get())).c_str(), "casemate-guest", nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+}
+
+TEST(GuestProgram, IsSealedAndHasABuildId) {
+  const sys::UniqueFd program = guest::make_guest_program_file();
+  EXPECT_EQ(pwrite(program.get(), "x", 1, 0), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(ftruncate(program.get(), 0), -1);
+  EXPECT_EQ(guest::guest_build_id().size(), 64U);
+}
+
+}  // namespace
+}  // namespace casemate::linux_tests

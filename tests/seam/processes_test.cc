@@ -158,6 +158,12 @@ print(open('/proc/self/oom_score_adj').read().strip())
   EXPECT_EQ(result.stdout, "['0', '1', '2'] 4\nTrue\nTrue\n[]\nset()\n1000\n") << result.stderr;
 }
 
+TEST_P(Processes, PathEntriesThatLeadNowhereArePassedOver) {
+  ExecRequest request = program({"echo", "found"});
+  request.environment = {{"PATH", "/no/such:/etc/passwd:/usr/bin"}};
+  EXPECT_EQ(run(request).stdout, "found\n");
+}
+
 TEST_P(Processes, UsageIsReported) {
   const ExecResult result = run(python("x = bytearray(64 << 20)\nfor i in range(10**6): pass"));
   EXPECT_GT(result.cpu, 5ms);
@@ -191,6 +197,17 @@ while True: time.sleep(0.01)
   const ExecResult result = run(request);
   EXPECT_EQ(result.outcome, Outcome::timed_out);
   EXPECT_LT(result.wall, 3s);
+}
+
+// There is always output to pump; the clock is looked at all the same.
+TEST_P(Processes, ATimeoutBitesWhileThePumpIsBusy) {
+  ExecRequest request = shell("exec yes");
+  request.timeout = 300ms;
+  request.capture_bytes = 100;
+  const ExecResult result = run(request);
+  EXPECT_EQ(result.outcome, Outcome::timed_out);
+  EXPECT_LT(result.wall, 4s);
+  EXPECT_GT(result.stdout_missing_bytes, 1U << 20);
 }
 
 TEST_P(Processes, ASignalReachesTheProgramItself) {

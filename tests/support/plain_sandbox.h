@@ -4,6 +4,7 @@
 // a boundary (see casemate/guest/agent/plain_place.h). Needs no privileges and runs under
 // sanitizers. Build the target `plain_guest` with the test that uses it.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -68,6 +69,8 @@ class PlainSandbox {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, far.get(), 3);
+    // Something that the guest was left by whoever started it: no program may see it.
+    posix_spawn_file_actions_addopen(&actions, 9, "/dev/null", O_RDONLY, 0);
     std::string name = program.string();
     std::string root = root_.string();
     std::vector<char*> argv{name.data(), root.data(), nullptr};

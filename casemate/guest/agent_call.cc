@@ -54,9 +54,7 @@ AgentCall::AgentCall(std::string id, sys::UniqueFd control_stream,
   }
 }
 
-AgentCall::~AgentCall() {
-  if (owner_.is_current()) close();
-}
+AgentCall::~AgentCall() { close(); }
 
 // Host and guest each get one end of a new connection; the guest's travels over the control stream.
 sys::UniqueFd AgentCall::attach(AttachKind kind, const CallControl& control) {
@@ -83,12 +81,12 @@ std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const Call
   return process;
 }
 
+// In a forked child of the host the call is its parent's, who may still want it.
 bool AgentCall::close() noexcept {
   if (!owner_.is_current()) return false;
   std::vector<std::unique_ptr<Connection>> files;
   {
     const std::lock_guard lock(files_mutex_);
-    closing_ = true;
     files.swap(idle_files_);
   }
   files.clear();

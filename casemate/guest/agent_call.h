@@ -62,7 +62,6 @@ class AgentCall : public Call {
 
   std::mutex files_mutex_;  // only the list
   std::vector<std::unique_ptr<Connection>> idle_files_;
-  bool closing_ = false;
 };
 
 }  // namespace casemate::guest

@@ -89,7 +89,7 @@ auto AgentCall::with_files(const CallControl& control, Talk talk) {
   }
   const auto keep = [&] {
     const std::lock_guard lock(files_mutex_);
-    if (!closing_ && idle_files_.size() < kMaxIdle) idle_files_.push_back(std::move(connection));
+    if (idle_files_.size() < kMaxIdle) idle_files_.push_back(std::move(connection));
   };
   try {
     auto result = talk(*connection);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -391,6 +392,52 @@ TEST_F(LyingGuest, AStopWhileStartingIsCancelledToo) {
   const ExecResult result = call->exec(request, control);
   EXPECT_EQ(result.outcome, Outcome::cancelled);
   EXPECT_FALSE(result.stopped_known);
+}
+
+// What waits in the socket since long ago is no silence.
+TEST_F(LyingGuest, TheBackstopCountsFromWhenSomebodyListens) {
+  std::promise<void> all_said;
+  guest_.attached = [&](sys::UniqueFd connection) {
+    hear(connection);
+    std::string said = begun_and_started();
+    for (int i = 0; i < 100; ++i) said += framed(FrameType::output_out, "x");
+    Ended ended;
+    ended.cause = EndCause::timed_out;
+    say(connection, said + framed(FrameType::ended, encode(ended)));
+    all_said.set_value();
+    hear_the_end(connection);
+  };
+  const std::unique_ptr<Call> call = open();
+  ExecRequest request;
+  request.command = Argv{{"program"}};
+  request.timeout = 10ms;
+  const std::unique_ptr<Process> process = call->start(request, {});
+  all_said.get_future().wait();
+  std::this_thread::sleep_for(150ms);  // the event is that time has passed: timeout and backstop
+  const ExecResult result = process->wait({});
+  EXPECT_EQ(result.outcome, Outcome::timed_out);
+  EXPECT_EQ(result.stdout.size(), 100U);
+}
+
+TEST_F(LyingGuest, DestroyingARunningProcessCancelsItAndWaitsForItsEnd) {
+  std::atomic<bool> ended_said = false;
+  guest_.attached = [&](sys::UniqueFd connection) {
+    hear(connection);
+    say(connection, begun_and_started());
+    const std::optional<Frame> frame = hear(connection);
+    EXPECT_TRUE(frame && is(*frame, FrameType::cancel));
+    ended_said = true;
+    Ended ended;
+    ended.cause = EndCause::cancelled;
+    say(connection, framed(FrameType::ended, encode(ended)));
+    hear_the_end(connection);
+  };
+  parts_.timing.cancel_grace = 20s;
+  const std::unique_ptr<Call> call = open();
+  ExecRequest request;
+  request.command = Argv{{"program"}};
+  call->start(request, {}).reset();
+  EXPECT_TRUE(ended_said);
 }
 
 // -- Accounting ----------------------------------------------------------------------------------

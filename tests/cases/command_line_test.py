@@ -3,6 +3,8 @@
 import os
 import pty
 import re
+import select
+import shutil
 import subprocess
 import time
 import unittest
@@ -95,13 +97,25 @@ class ExitStatus(Case):
 
     def test_a_signal_ends_a_run_whose_reader_does_not_read(self):
         process = self.start(self.argv(program=PRINT_NAMESPACE + "while True: print('x' * 1000)"))
+        namespace = process.stdout.readline().decode().strip()
+        self.wait_until_the_pipe_is_full(process.stdout)
         started = time.monotonic()
-        namespace = self.signal_once_it_prints(process, signal.SIGTERM).decode().strip()
+        process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(10), 143)
         self.assertNothingRuns(namespace, ticks_now())
         self.assertLess(time.monotonic() - started, 5)
         process.stdout.close()
         process.stderr.close()
+
+    def wait_until_the_pipe_is_full(self, pipe):
+        room = select.poll()  # of the writing end, opened anew: not writable is full
+        writer = os.open(f"/proc/self/fd/{pipe.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, writer)
+        room.register(writer, select.POLLOUT)
+        until = time.monotonic() + 20
+        while room.poll(0) and time.monotonic() < until:
+            time.sleep(0.005)
+        self.assertEqual(room.poll(0), [])
 
     def test_a_killed_run_leaves_nothing(self):
         process = self.start(self.argv(program=PRINT_NAMESPACE + "import time; time.sleep(60)"))
@@ -266,6 +280,22 @@ class BadInput(Case):
                 result = self.run_argv([*map(os.fsencode, self.argv()), *words], cwd=self.dir)
                 self.assertEqual(result.status, 125, result)
                 self.assertEqual(result.json["status"], "refused")
+
+    def test_without_root_the_refusal_says_so(self):
+        os.chmod(self.dir, 0o755)
+        copy = shutil.copy(PROGRAM, self.dir / "casemate")
+        program = self.write("p.py", "print(1)")
+        result = self.run_argv([copy, "run", "--json", program], user=65534, group=65534, extra_groups=[])
+        self.assertRefused(result, "SandboxUnavailable", "needs root")
+        self.assertEqual((result.json["status"], result.json["error"]["code"]), ("failed", "SandboxUnavailable"))
+
+    def test_the_callers_umask_and_home_do_not_matter(self):
+        argv = self.argv("--output", "o", "--out-dir", self.out, "--overwrite",
+                         program="open('o', 'w'); import os; print(os.environ['HOME'])")
+        for umask in (0o000, 0o077):
+            result = self.run_argv(argv, umask=umask, env={"HOME": "/nowhere"})
+            self.assertEqual((result.status, result.out), (0, b"/home/user\n"), result)
+            self.assertEqual((self.out / "o").stat().st_mode & 0o777, 0o666 & ~umask)
 
     def test_a_program_with_a_name_that_is_no_utf8_runs(self):
         path = os.fsencode(self.dir) + b"/\xff\xfe.py"

@@ -32,6 +32,19 @@ TEST_F(LinuxConfinement, AProgramIsUser1000WithoutRightsUnderAFilter) {
   EXPECT_THAT(status, HasSubstr("Seccomp:\t2\n"));
 }
 
+TEST_F(LinuxConfinement, AProgramStartsWithDefaultSignals) {
+  EXPECT_EQ(output(shell("grep -E '^Sig(Blk|Ign)' /proc/self/status")),
+            "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
+}
+
+TEST_F(LinuxConfinement, AProgramIsTheMachinesFirstChoiceWhenMemoryRunsOut) {
+  EXPECT_EQ(output(shell("cat /proc/self/oom_score_adj")), "1000\n");
+}
+
+TEST_F(LinuxConfinement, NamesOfControlGroupsAreNotSeen) {
+  EXPECT_EQ(output(shell("cut -d: -f3 /proc/self/cgroup | grep -v -x / || true")), "");
+}
+
 // ISO-01
 TEST_F(LinuxConfinement, NothingOfTheHostsEnvironmentIsSeen) {
   setenv("CASEMATE_CANARY", "s3cr3t-77", 1);

@@ -81,6 +81,48 @@ TEST_F(LinuxLimits, AChildOutOfMemoryIsANoteOnTheProgramsOwnStatus) {
   EXPECT_EQ(result.limit, Limit::memory);
 }
 
+// A program of a few pages that holds all the memory in a file without a name: by the size of
+// processes, every one of the guest's own would be the kernel's first choice.
+TEST_F(LinuxLimits, RunningOutOfMemoryNeverEndsTheGuestsOwnProcesses) {
+  Resources resources;
+  resources.memory_bytes = stated(64 * kMiB);
+  resources.disk_bytes = stated(1 * kMiB);
+  const auto sandbox = limited(resources);
+  const auto bystander = sandbox->open_call({}, {});
+  for (int round = 0; round < 5; ++round) {
+    const ExecResult result = sandbox->exec(python(R"(
+import ctypes, os
+print('kept', flush=True)
+fd = os.memfd_create('m')
+libc = ctypes.CDLL(None, use_errno=True)
+while True:
+    if libc.fallocate(fd, 0, ctypes.c_long(0), ctypes.c_long(1 << 30)) == 0: break
+)"),
+                                            {});
+    EXPECT_EQ(result.outcome, Outcome::out_of_memory);
+    EXPECT_EQ(result.limit, Limit::memory);
+    EXPECT_EQ(result.stdout, "kept\n");
+    EXPECT_TRUE(result.stopped_known);
+  }
+  EXPECT_EQ(bystander->exec(shell("echo alive"), {}).stdout, "alive\n");
+  EXPECT_TRUE(bystander->close());
+}
+
+// A spent processor share must not keep the guest from ending what spends it.
+TEST_F(LinuxLimits, AForkBombOnASliverOfAProcessorStillEndsWithItsOutput) {
+  Resources resources;
+  resources.cpu_millis = stated(20);
+  const auto sandbox = limited(resources);
+  ExecRequest bomb = python(
+      "import os\nprint('kept', flush=True)\n"
+      "while True:\n  try: os.fork()\n  except OSError: pass");
+  bomb.timeout = 3s;
+  const ExecResult result = sandbox->exec(bomb, {});
+  EXPECT_EQ(result.outcome, Outcome::timed_out);
+  EXPECT_EQ(result.stdout, "kept\n");
+  EXPECT_TRUE(result.stopped_known);
+}
+
 TEST_F(LinuxLimits, AFullDiskDoesNotEatTheMemory) {
   Resources resources;
   resources.memory_bytes = stated(64 * kMiB);

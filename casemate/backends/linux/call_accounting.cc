@@ -50,7 +50,7 @@ LinuxCallAccounting::LinuxCallAccounting(ControlGroupLayout layout, std::string 
         "the sandbox may have ended; acquire it again");
   }
   try {
-    members_ = open_members(call_directories(layout_, id_, call_));
+    members_ = open_members(member_directories(layout_, id_, call_));
   } catch (const std::system_error& error) {
     throw SandboxUnavailable(fmt::format("a call's control group: {}", error.what()));
   }

@@ -17,8 +17,6 @@ namespace {
 
 constexpr std::string_view kOwnGroup = "casemate";
 constexpr std::uint64_t kPeriodMicroseconds = 100000;
-// The exec-init of a call is in the call's group too, and is not the program's to spend.
-constexpr std::uint64_t kOwnProcesses = 1;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -60,8 +58,11 @@ std::string sandbox_group(const ControllerPlace& place, std::string_view id) {
 std::string agent_group(const ControllerPlace& place, std::string_view id) {
   return sandbox_group(place, id) + (place.unified ? "/agent" : "");
 }
+std::string programs_group(const ControllerPlace& place, std::string_view id) {
+  return sandbox_group(place, id) + "/calls";
+}
 std::string call_group(const ControllerPlace& place, std::string_view id, std::string_view call) {
-  return sandbox_group(place, id) + "/call-" + std::string(call);
+  return programs_group(place, id) + "/call-" + std::string(call);
 }
 
 void add_unique(std::vector<std::string>& list, std::string value) {
@@ -83,6 +84,16 @@ class Steps {
   void hand_down(const ControllerPlace& place, const std::string& path, std::string_view controller,
                  Limit limit) {
     if (place.unified) write(path, "cgroup.subtree_control", "+" + std::string(controller), limit);
+  }
+  // The groups from the hierarchy's root down to the one that holds a sandbox's programs.
+  void programs(const ControllerPlace& place, std::string_view id, std::string_view controller,
+                Limit limit) {
+    hand_down(place, place.mount, controller, limit);
+    for (const std::string& group : {own_group(place), sandbox_group(place, id)}) {
+      directory(group, limit);
+      hand_down(place, group, controller, limit);
+    }
+    directory(programs_group(place, id), limit);
   }
   std::vector<GroupStep> take() { return std::move(steps_); }
 
@@ -185,13 +196,10 @@ std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::stri
   Steps steps;
   if (layout.memory) {
     const ControllerPlace& place = *layout.memory;
-    const std::string group = sandbox_group(place, id);
+    const std::string group = programs_group(place, id);
     const std::string bytes =
         std::to_string(resources.memory_bytes.value + resources.disk_bytes.value);
-    steps.hand_down(place, place.mount, "memory", Limit::memory);
-    steps.directory(own_group(place), Limit::memory);
-    steps.hand_down(place, own_group(place), "memory", Limit::memory);
-    steps.directory(group, Limit::memory);
+    steps.programs(place, id, "memory", Limit::memory);
     steps.hand_down(place, group, "memory", Limit::memory);
     if (place.unified) {
       steps.write(group, "memory.max", bytes, Limit::memory);
@@ -204,14 +212,11 @@ std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::stri
   }
   if (layout.cpu) {
     const ControllerPlace& place = *layout.cpu;
-    const std::string group = sandbox_group(place, id);
+    const std::string group = programs_group(place, id);
     const std::string quota =
         std::to_string(resources.cpu_millis.value * kPeriodMicroseconds / 1000);
     const std::string period = std::to_string(kPeriodMicroseconds);
-    steps.hand_down(place, place.mount, "cpu", Limit::cpu);
-    steps.directory(own_group(place), Limit::cpu);
-    steps.hand_down(place, own_group(place), "cpu", Limit::cpu);
-    steps.directory(group, Limit::cpu);
+    steps.programs(place, id, "cpu", Limit::cpu);
     if (place.unified) {
       steps.write(group, "cpu.max", quota + " " + period, Limit::cpu);
     } else {
@@ -222,16 +227,15 @@ std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::stri
   }
   if (layout.pids) {
     const ControllerPlace& place = *layout.pids;
-    const std::string group = sandbox_group(place, id);
-    steps.hand_down(place, place.mount, "pids", Limit::pids);
-    steps.directory(own_group(place), Limit::pids);
-    steps.hand_down(place, own_group(place), "pids", Limit::pids);
-    steps.directory(group, Limit::pids);
-    steps.hand_down(place, group, "pids", Limit::pids);
+    steps.programs(place, id, "pids", Limit::pids);
+    steps.hand_down(place, programs_group(place, id), "pids", Limit::pids);
   }
   if (layout.accounting) {
-    steps.directory(own_group(*layout.accounting), std::nullopt);
-    steps.directory(sandbox_group(*layout.accounting, id), std::nullopt);
+    const ControllerPlace& place = *layout.accounting;
+    for (const std::string& group :
+         {own_group(place), sandbox_group(place, id), programs_group(place, id)}) {
+      steps.directory(group, std::nullopt);
+    }
   }
   return steps.take();
 }
@@ -244,7 +248,7 @@ std::vector<GroupStep> call_steps(const ControlGroupLayout& layout, std::string_
   if (layout.pids) {
     const std::string group = call_group(*layout.pids, id, call);
     steps.directory(group, Limit::pids);
-    steps.write(group, "pids.max", std::to_string(pids + kOwnProcesses), Limit::pids);
+    steps.write(group, "pids.max", std::to_string(pids), Limit::pids);
   }
   return steps.take();
 }
@@ -272,6 +276,14 @@ std::vector<std::string> call_directories(const ControlGroupLayout& layout, std:
   for (const auto& place : {layout.memory, layout.pids, layout.accounting}) {
     if (place) add_unique(list, call_group(*place, id, call));
   }
+  return list;
+}
+
+std::vector<std::string> member_directories(const ControlGroupLayout& layout, std::string_view id,
+                                            std::string_view call) {
+  std::vector<std::string> list = call_directories(layout, id, call);
+  // In version 1 the processor's share has a hierarchy of its own, in which calls have no groups.
+  if (layout.cpu && !layout.cpu->unified) add_unique(list, programs_group(*layout.cpu, id));
   return list;
 }
 

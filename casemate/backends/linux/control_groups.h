@@ -2,10 +2,15 @@
 
 // The kernel's control groups, version 1 and 2, as far as a sandbox needs them:
 //
-//   casemate/<sandbox id>          memory and processor bounds
-//   casemate/<sandbox id>/agent    where the agent lives in version 2, in which a group with members
-//                                  cannot bound groups below it
-//   casemate/<sandbox id>/call-<id> one a call: its process bound and its counters
+//   casemate/<sandbox id>           the agent and its helpers; nothing is bounded here
+//   casemate/<sandbox id>/agent     where they live in version 2, in which a group with members
+//                                   cannot have bounded groups below it
+//   casemate/<sandbox id>/calls     the programs: memory and processor bounds
+//   casemate/<sandbox id>/calls/call-<id>
+//                                   one a call: its process bound and its counters
+//
+// Programs are bounded apart from the guest's own processes, so that neither the kernel's choice
+// when memory runs out nor a spent processor share ends or stops the process that has to end them.
 //
 // Only names below the group `casemate` are made, written or removed. What is to be done is a list
 // of steps, a pure function of the layout, so that both versions are tested on any machine.
@@ -74,6 +79,9 @@ std::vector<std::string> sandbox_directories(const ControlGroupLayout& layout, s
 std::vector<std::string> agent_directories(const ControlGroupLayout& layout, std::string_view id);
 std::vector<std::string> call_directories(const ControlGroupLayout& layout, std::string_view id,
                                           std::string_view call);
+// Where a call's programs belong: its own groups, and the ones all calls share.
+std::vector<std::string> member_directories(const ControlGroupLayout& layout, std::string_view id,
+                                            std::string_view call);
 
 // Carries the steps out. Returns what cannot be held, with the reason. A step of a hierarchy whose
 // directory could not be made is left out.

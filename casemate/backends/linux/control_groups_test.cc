@@ -74,44 +74,58 @@ TEST(ControlGroupLayout, OddLinesGiveNothing) {
 }
 
 TEST(ControlGroups, AVersion1SandboxIsBoundedInEachHierarchy) {
-  EXPECT_THAT(written(sandbox_steps(parse_layout(kVersion1, ""), "ID", resources())),
-              ElementsAre("/sys/fs/cgroup/memory/casemate : memory",
-                          "/sys/fs/cgroup/memory/casemate/ID : memory",
-                          "/sys/fs/cgroup/memory/casemate/ID/memory.limit_in_bytes = 120 : memory",
-                          "/sys/fs/cgroup/memory/casemate/ID/memory.memsw.limit_in_bytes = 120",
-                          "/sys/fs/cgroup/cpu,cpuacct/casemate : cpu",
-                          "/sys/fs/cgroup/cpu,cpuacct/casemate/ID : cpu",
-                          "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/cpu.cfs_period_us = 100000 : cpu",
-                          "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/cpu.cfs_quota_us = 150000 : cpu",
-                          "/sys/fs/cgroup/with space/casemate : pids",
-                          "/sys/fs/cgroup/with space/casemate/ID : pids"));
+  EXPECT_THAT(
+      written(sandbox_steps(parse_layout(kVersion1, ""), "ID", resources())),
+      ElementsAre("/sys/fs/cgroup/memory/casemate : memory",
+                  "/sys/fs/cgroup/memory/casemate/ID : memory",
+                  "/sys/fs/cgroup/memory/casemate/ID/calls : memory",
+                  "/sys/fs/cgroup/memory/casemate/ID/calls/memory.limit_in_bytes = 120 : memory",
+                  "/sys/fs/cgroup/memory/casemate/ID/calls/memory.memsw.limit_in_bytes = 120",
+                  "/sys/fs/cgroup/cpu,cpuacct/casemate : cpu",
+                  "/sys/fs/cgroup/cpu,cpuacct/casemate/ID : cpu",
+                  "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/calls : cpu",
+                  "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/calls/cpu.cfs_period_us = 100000 : cpu",
+                  "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/calls/cpu.cfs_quota_us = 150000 : cpu",
+                  "/sys/fs/cgroup/with space/casemate : pids",
+                  "/sys/fs/cgroup/with space/casemate/ID : pids",
+                  "/sys/fs/cgroup/with space/casemate/ID/calls : pids"));
 }
 
 TEST(ControlGroups, AVersion2SandboxHandsEachControllerDown) {
-  EXPECT_THAT(written(sandbox_steps(parse_layout(kVersion2, "cpu memory pids"), "ID", resources())),
-              ElementsAre("/sys/fs/cgroup/cgroup.subtree_control = +memory : memory",
-                          "/sys/fs/cgroup/casemate : memory",
-                          "/sys/fs/cgroup/casemate/cgroup.subtree_control = +memory : memory",
-                          "/sys/fs/cgroup/casemate/ID : memory",
-                          "/sys/fs/cgroup/casemate/ID/cgroup.subtree_control = +memory : memory",
-                          "/sys/fs/cgroup/casemate/ID/memory.max = 120 : memory",
-                          "/sys/fs/cgroup/casemate/ID/memory.swap.max = 0",
-                          "/sys/fs/cgroup/casemate/ID/agent : memory",
-                          "/sys/fs/cgroup/cgroup.subtree_control = +cpu : cpu",
-                          "/sys/fs/cgroup/casemate/cgroup.subtree_control = +cpu : cpu",
-                          "/sys/fs/cgroup/casemate/ID/cpu.max = 150000 100000 : cpu",
-                          "/sys/fs/cgroup/cgroup.subtree_control = +pids : pids",
-                          "/sys/fs/cgroup/casemate/cgroup.subtree_control = +pids : pids",
-                          "/sys/fs/cgroup/casemate/ID/cgroup.subtree_control = +pids : pids"));
+  EXPECT_THAT(
+      written(sandbox_steps(parse_layout(kVersion2, "cpu memory pids"), "ID", resources())),
+      ElementsAre("/sys/fs/cgroup/cgroup.subtree_control = +memory : memory",
+                  "/sys/fs/cgroup/casemate : memory",
+                  "/sys/fs/cgroup/casemate/cgroup.subtree_control = +memory : memory",
+                  "/sys/fs/cgroup/casemate/ID : memory",
+                  "/sys/fs/cgroup/casemate/ID/cgroup.subtree_control = +memory : memory",
+                  "/sys/fs/cgroup/casemate/ID/calls : memory",
+                  "/sys/fs/cgroup/casemate/ID/calls/cgroup.subtree_control = +memory : memory",
+                  "/sys/fs/cgroup/casemate/ID/calls/memory.max = 120 : memory",
+                  "/sys/fs/cgroup/casemate/ID/calls/memory.swap.max = 0",
+                  "/sys/fs/cgroup/casemate/ID/agent : memory",
+                  "/sys/fs/cgroup/cgroup.subtree_control = +cpu : cpu",
+                  "/sys/fs/cgroup/casemate/cgroup.subtree_control = +cpu : cpu",
+                  "/sys/fs/cgroup/casemate/ID/cgroup.subtree_control = +cpu : cpu",
+                  "/sys/fs/cgroup/casemate/ID/calls/cpu.max = 150000 100000 : cpu",
+                  "/sys/fs/cgroup/cgroup.subtree_control = +pids : pids",
+                  "/sys/fs/cgroup/casemate/cgroup.subtree_control = +pids : pids",
+                  "/sys/fs/cgroup/casemate/ID/cgroup.subtree_control = +pids : pids",
+                  "/sys/fs/cgroup/casemate/ID/calls/cgroup.subtree_control = +pids : pids"));
 }
 
-TEST(ControlGroups, ACallHasAProcessBoundWithRoomForItsInit) {
+TEST(ControlGroups, ACallHasAProcessBound) {
   EXPECT_THAT(written(call_steps(parse_layout(kVersion2, "memory pids"), "ID", "abc", 128)),
-              ElementsAre("/sys/fs/cgroup/casemate/ID/call-abc : memory",
-                          "/sys/fs/cgroup/casemate/ID/call-abc/pids.max = 129 : pids"));
+              ElementsAre("/sys/fs/cgroup/casemate/ID/calls/call-abc : memory",
+                          "/sys/fs/cgroup/casemate/ID/calls/call-abc/pids.max = 128 : pids"));
   EXPECT_EQ(call_directories(parse_layout(kVersion1, ""), "ID", "abc").size(), 3U);
+  EXPECT_THAT(member_directories(parse_layout(kVersion1, ""), "ID", "abc"),
+              ElementsAre("/sys/fs/cgroup/memory/casemate/ID/calls/call-abc",
+                          "/sys/fs/cgroup/with space/casemate/ID/calls/call-abc",
+                          "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/calls/call-abc",
+                          "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/calls"));
   EXPECT_THAT(call_directories(parse_layout(kVersion2, "memory pids"), "ID", "abc"),
-              ElementsAre("/sys/fs/cgroup/casemate/ID/call-abc"));
+              ElementsAre("/sys/fs/cgroup/casemate/ID/calls/call-abc"));
 }
 
 TEST(ControlGroups, NothingIsMadeWhereThereAreNone) {
@@ -159,10 +173,10 @@ TEST_F(FakeTree, AWriteThatFailsIsALimitThatIsNotHeldAndNeverQuiet) {
 }
 
 TEST_F(FakeTree, CountersOfVersion2AreRead) {
-  put("casemate/ID/call-abc/memory.events", "low 0\noom 3\noom_kill 2\noom_group_kill 0\n");
-  put("casemate/ID/call-abc/memory.peak", "4096\n");
-  put("casemate/ID/call-abc/pids.events", "max 7\n");
-  put("casemate/ID/call-abc/cpu.stat", "usage_usec 1500\nuser_usec 1000\n");
+  put("casemate/ID/calls/call-abc/memory.events", "low 0\noom 3\noom_kill 2\noom_group_kill 0\n");
+  put("casemate/ID/calls/call-abc/memory.peak", "4096\n");
+  put("casemate/ID/calls/call-abc/pids.events", "max 7\n");
+  put("casemate/ID/calls/call-abc/cpu.stat", "usage_usec 1500\nuser_usec 1000\n");
   put("casemate/ID/memory.current", "8192\n");
   put("casemate/ID/pids.current", "4\n");
   const ControlGroupLayout layout{place(true), place(true), place(true), place(true)};
@@ -176,9 +190,10 @@ TEST_F(FakeTree, CountersOfVersion2AreRead) {
 }
 
 TEST_F(FakeTree, CountersOfVersion1AreRead) {
-  put("casemate/ID/call-abc/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
-  put("casemate/ID/call-abc/memory.max_usage_in_bytes", "4096\n");
-  put("casemate/ID/call-abc/cpuacct.usage", "1500\n");
+  put("casemate/ID/calls/call-abc/memory.oom_control",
+      "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
+  put("casemate/ID/calls/call-abc/memory.max_usage_in_bytes", "4096\n");
+  put("casemate/ID/calls/call-abc/cpuacct.usage", "1500\n");
   const ControlGroupLayout layout{place(false), place(false), place(false), place(false)};
   const GroupCounters counters = read_counters(layout, "ID", "abc");
   EXPECT_EQ(counters.memory_kills, 1U);

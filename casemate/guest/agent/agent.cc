@@ -66,9 +66,6 @@ void set_up(const AgentPlan& plan) {
   become_root_inside();
   sys::die_with_parent(plan.keeper.get());
   sys::make_undumpable();
-  // Anew, now that the keeper has put this process into its control groups: programs shall not read
-  // in /proc where on the machine those lie.
-  if (syscall(SYS_unshare, CLONE_NEWCGROUP) < 0) sys::throw_errno("hiding the control groups");
   prctl(PR_SET_NAME, "casemate-agent");
   umask(0);
   enter_root(plan.root);

@@ -6,10 +6,12 @@
 #include <linux/close_range.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 
 namespace casemate::guest {
 namespace {
@@ -21,10 +23,19 @@ namespace {
   _exit(127);
 }
 
+// By number: glibc keeps 32 and 33 to itself, and its posix_spawn, by which the first of our
+// processes is started, leaves them ignored.
 void reset_signals() {
-  struct sigaction action{};
-  action.sa_handler = SIG_DFL;
-  for (int number = 1; number < NSIG; ++number) sigaction(number, &action, nullptr);
+  struct KernelAction {
+    void* handler = nullptr;  // SIG_DFL
+    unsigned long flags = 0;
+    void* restorer = nullptr;
+    std::uint64_t mask = 0;
+  };
+  const KernelAction action;
+  for (int number = 1; number < NSIG; ++number) {
+    syscall(SYS_rt_sigaction, number, &action, nullptr, sizeof action.mask);
+  }
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -66,6 +77,9 @@ void become_program(const ProgramImage& image, const ChildDescriptors& descripto
   reset_signals();
   umask(022);
   raise_oom_score();
+  if (const int error = place.join_groups(descriptors.groups); error != 0) {
+    give_up(report, Stage::prepare, error);
+  }
   if (dup2(descriptors.in, 0) < 0 || dup2(descriptors.out, 1) < 0 || dup2(descriptors.err, 2) < 0) {
     give_up(report, Stage::prepare, errno);
   }

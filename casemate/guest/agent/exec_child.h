@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,6 +48,8 @@ struct ChildDescriptors {
   int err = -1;
   int directory = -1;
   int report = -1;
+  // Of the call's accounting groups.
+  std::span<const int> groups;
 };
 
 // Becomes the program: a session of its own, default signals, no descriptor beyond 0, 1, 2, umask

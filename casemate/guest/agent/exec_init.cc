@@ -104,16 +104,15 @@ class ExecInit {
         children_(watch_children()) {}
 
   // Throws `ConnectionOver`, `ProtocolError`, `std::system_error`; then nothing but a kill is left.
-  void run(std::vector<sys::UniqueFd>& groups) {
+  void run(const std::vector<sys::UniqueFd>& groups) {
     std::optional<Exec> request;
     try {
       place_.enter_exec_scope();
-      join(groups);
       const std::optional<Frame> frame = await_frame(connection_, reader_);
       if (!frame) throw ConnectionOver{};
       if (!is(*frame, FrameType::exec)) throw ProtocolError("no exec request");
       request = decode_exec(frame->payload);
-      if (!start(*request)) return;
+      if (!start(*request, groups)) return;
     } catch (const std::system_error& error) {
       send_failure({FailureReason::no_resources, error.code().value(), error.what()});
       return;
@@ -133,13 +132,6 @@ class ExecInit {
     await_flush(connection_, writer_);
   }
 
-  static void join(std::vector<sys::UniqueFd>& groups) {
-    for (const sys::UniqueFd& group : groups) {
-      if (write(group.get(), "0", 1) != 1) sys::throw_errno("joining an accounting group");
-    }
-    groups.clear();
-  }
-
   std::optional<SteadyTime> deadline_of(const Exec& request) const {
     if (request.timeout_ns == 0) return std::nullopt;
     const auto longest = static_cast<std::uint64_t>((SteadyTime::max() - started_).count());
@@ -149,7 +141,7 @@ class ExecInit {
   // -- Start -------------------------------------------------------------------------------------
 
   // False when the host was told why not.
-  bool start(const Exec& request) {
+  bool start(const Exec& request, const std::vector<sys::UniqueFd>& groups) {
     sys::UniqueFd directory;
     try {
       directory = open_directory(request.directory);
@@ -171,13 +163,16 @@ class ExecInit {
     Pipe err = make_pipe();
     Pipe report = make_pipe();
 
+    std::vector<int> group_numbers;
+    for (const sys::UniqueFd& group : groups) group_numbers.push_back(group.get());
+
     put(FrameType::begun);
     if (!await_flush(connection_, writer_)) throw ConnectionOver{};
     program_ = fork();
     if (program_ < 0) sys::throw_errno("fork");
     if (program_ == 0) {
-      const ChildDescriptors descriptors{in.read.get(), out.write.get(), err.write.get(),
-                                         directory.get(), report.write.get()};
+      const ChildDescriptors descriptors{in.read.get(),   out.write.get(),    err.write.get(),
+                                         directory.get(), report.write.get(), group_numbers};
       become_program(image, descriptors, place_);
     }
     in.read.reset();

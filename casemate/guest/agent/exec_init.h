@@ -7,13 +7,14 @@
 
 namespace casemate::guest {
 
-// An exec-init's whole life: enters the exec's scope, joins the accounting groups, reads the
-// request of one exec connection (protocol.h), runs the program, pumps its streams, and when it
+// An exec-init's whole life: enters the exec's scope, reads the request of one exec
+// connection (protocol.h), runs the program, pumps its streams, and when it
 // ends, by itself, its timeout, a cancel or the host closing the connection, kills and reaps
 // everything it started, sends what its pipes still hold and reports. Returns the exit status.
 //
-// `groups` are open cgroup.procs files, each joined by writing "0". `parent_alive` is a pidfd of
-// the process whose death must end this one too. Call it in the child of `Place::clone_exec_init`.
+// `groups` are open cgroup.procs files that the program joins (`Place::join_groups`).
+// `parent_alive` is a pidfd of the process whose death must end this one too. Call it in the child
+// of `Place::clone_exec_init`.
 //
 // What it buffers is bounded: `kStdinWindow` of input, 128 KiB and two frames of output. A host
 // that reads slowly blocks the program on its pipe and nothing else: the timeout still bites.

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -53,8 +54,12 @@ class Place {
   // limit that bit. Never throws; false where it cannot be told.
   virtual bool disk_full() const noexcept = 0;
 
-  // -- In the child that becomes a program or a file server
-  // ----------------------------------------
+  // -- In the child that becomes a program or a file server ------------------------------------
+
+  // Moves the calling process, about to become a program, into the accounting groups of its call:
+  // open cgroup.procs files. Only programs belong there, so that what bounds them never bounds the
+  // process that has to end them. Async-signal-safe. Returns 0 or an errno.
+  virtual int join_groups(std::span<const int> groups) noexcept;
 
   // Becomes the program's user for good: ids, groups, every capability set and the bounding set
   // empty. Async-signal-safe. Returns 0 or an errno.

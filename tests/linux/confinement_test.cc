@@ -95,6 +95,13 @@ TEST_F(LinuxConfinement, WritesStayInside) {
   }
 }
 
+TEST_F(LinuxConfinement, EveryMountIsReadOnlyOrOnTheQuota) {
+  EXPECT_EQ(output(shell("awk '$4 ~ /^rw/ {print $2}' /proc/mounts | sort -u | sed "
+                         "'s,[0-9a-f]\\{12\\}$,CALL,'")),
+            "/dev/shm\n/home/user\n/proc\n/tmp\n/workspace\n/workspace/CALL\n");
+  EXPECT_EQ(output(shell("grep -c nosuid /proc/mounts")), output(shell("wc -l < /proc/mounts")));
+}
+
 TEST_F(LinuxConfinement, TheQuotaItselfIsOutOfReach) {
   EXPECT_EQ(output(shell("grep -c ' /.quota ' /proc/self/mountinfo || true")), "0\n");
   EXPECT_NE(run(shell("ls /.quota")).exit_code, 0);

@@ -25,7 +25,8 @@ struct LinuxBackendOptions {
 // is written in README.md beside this header.
 //
 // Sandboxes are kept by a process of its own (the keeper), started at the first acquire; this
-// process is never their parent, gets no signals of theirs and has no thread for them. They end
+// process is never their parent, gets no signals of theirs and has no thread for them; only the
+// start of the keeper is, for an instant, a child that ends at once and is waited for. They end
 // when the last process that uses them lets go of them, also by dying. A fork of this process
 // without exec holds them too, until it ends.
 class LinuxBackend final : public SandboxBackend {

@@ -114,6 +114,20 @@ void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared
                     join_names(declared.capabilities)),
         "use a backend that declares them");
   }
+  if (spec.requires_os_family && !declared.os_families.contains(*spec.requires_os_family)) {
+    throw SandboxOsFamilyNotSupported(
+        fmt::format("the linux backend runs {} guests, not {}", join_names(declared.os_families),
+                    to_string(*spec.requires_os_family)),
+        "use a backend that declares the family");
+  }
+  if (!spec.files_in.within(declared.limits.files_in) ||
+      !spec.files_out.within(declared.limits.files_out)) {
+    throw SandboxTransferLimitsNotPermitted(
+        fmt::format("the spec's transfer limits exceed the linux backend's: {} bytes a file, {} in "
+                    "all, {} files, each way",
+                    kCeiling.max_bytes_per_file, kCeiling.max_total_bytes, kCeiling.max_files),
+        "lower the limits of the spec");
+  }
   if (!declared.egress_modes.contains(spec.egress)) {
     throw SandboxEgressNotEnforced(
         fmt::format("the linux backend enforces egress {}, not {} as kind {} asks",

@@ -72,6 +72,23 @@ TEST(LinuxSpecCheck, TakesTheDefaultAndTheImageByName) {
                                            "1234");
 }
 
+// ISO-17
+TEST(LinuxSpecCheck, RefusesWhatARouterWouldHaveRefused) {
+  SandboxSpec other = spec();
+  other.requires_os_family = OsFamily::posix;
+  check_servable(other, declare(everything()));
+  other.requires_os_family = OsFamily::windows;
+  expect_refusal<SandboxOsFamilyNotSupported>([&] { check_servable(other, declare(everything())); },
+                                              {"posix", "windows"});
+  SandboxSpec large = spec();
+  large.files_in = declare({}).limits.files_in;
+  large.files_out = declare({}).limits.files_out;
+  check_servable(large, declare(everything()));
+  large.files_out.max_files += 1;
+  expect_refusal<SandboxTransferLimitsNotPermitted>(
+      [&] { check_servable(large, declare(everything())); }, "256 files");
+}
+
 TEST(LinuxSpecCheck, AWorkDirectoryOfTheLongestLengthPasses) {
   SandboxSpec longest = spec();
   longest.work_dir = "/" + std::string(199, 'w');

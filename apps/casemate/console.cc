@@ -85,17 +85,33 @@ void GuestStream::finish() {
 bool GuestStream::wait_until_writable() const {
   std::array<pollfd, 2> entries = {{{.fd = fd_, .events = POLLOUT, .revents = 0},
                                     {.fd = stopped_.get(), .events = POLLIN, .revents = 0}}};
-  sys::poll_until(entries, std::nullopt);
+  std::optional<sys::SteadyTime> until;
+  if (end_of_time_) {
+    until = std::max(*end_of_time_, std::chrono::steady_clock::now()) + kReaderPatience;
+  }
+  sys::poll_until(entries, until);
   return entries[0].revents != 0;
 }
 
 void GuestStream::pass_on(std::string_view bytes) {
+  if (closed_) return;
+  try {
+    pass_on_while_open(bytes);
+  } catch (const OutputClosed&) {
+    if (fd_ == STDOUT_FILENO) throw;
+    closed_ = true;
+  }
+}
+
+void GuestStream::pass_on_while_open(std::string_view bytes) {
   // So much a pipe that polls writable takes without blocking (pipe(7)).
   constexpr std::size_t kPiece = PIPE_BUF;
-  while (!bytes.empty() && wait_until_writable()) {
+  while (!bytes.empty() && dropped_ == 0 && wait_until_writable()) {
     write_all(fd_, bytes.substr(0, kPiece));
     bytes.remove_prefix(std::min(kPiece, bytes.size()));
   }
+  // Once something is dropped all that follows is: a stream may end early, never have a hole.
+  dropped_ += bytes.size();
 }
 
 std::string show_controls(std::string_view valid_utf8) {

@@ -2,8 +2,11 @@
 
 // The three standard streams of this process, and what Casemate itself says.
 
+#include <chrono>
+#include <cstdint>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -40,27 +43,43 @@ void write_all(int fd, std::string_view bytes);
 // sequence of the program's could move the cursor over what Casemate said, rename the window or
 // make the terminal type. Colours are lost with them; `| cat` shows the bytes.
 //
-// A reader that does not read holds the program up, as without Casemate. After a stop was requested
-// nothing waits for it any more: what it does not take at once is dropped.
+// A reader that does not read holds the program up, as without Casemate, but never this process for
+// ever. What it does not take is dropped and counted:
+//  - at once after a stop was requested;
+//  - after `kReaderPatience` in which it took nothing, once the program's time is over.
+// A closed standard output ends the run (`OutputClosed`); a closed standard error ends only what
+// would have gone there.
 class GuestStream {
  public:
   GuestStream(int fd, const std::stop_token& stop);
+
+  // When the program's time is over at the latest; until it is set, never.
+  void set_end_of_time(std::chrono::steady_clock::time_point end) { end_of_time_ = end; }
 
   // Throws `OutputClosed`, `OutputFailed`.
   void write(std::span<const char> bytes);
   // What is left of a cut character. Only a terminal has any.
   void finish();
 
+  std::uint64_t dropped_bytes() const { return dropped_; }
+
  private:
   void pass_on(std::string_view bytes);
+  void pass_on_while_open(std::string_view bytes);
   bool wait_until_writable() const;
 
   int fd_;
   bool terminal_;
+  bool closed_ = false;
+  std::uint64_t dropped_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> end_of_time_;
   Utf8Decoder decoder_;
   sys::UniqueFd stopped_;
   std::stop_callback<std::function<void()>> on_stop_;
 };
+
+// Long enough for a reader that is busy, short beside any wait that a person takes for a hang.
+inline constexpr std::chrono::seconds kReaderPatience{5};
 
 // Valid UTF-8 with every control character but newline, tab and carriage return in caret or
 // \x notation.

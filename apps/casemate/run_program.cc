@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <memory>
@@ -106,6 +107,8 @@ CodeactRequest make_request(const RunOptions& options) {
 // The library speaks of a sink that overwrites; here that is an option.
 void name_the_option(CodeactRun& run) {
   if (!run.collect_error || run.collect_error->code != "SandboxLandingExists") return;
+  // Not where overwriting would not help, as with a directory.
+  if (run.collect_error->hint.find("overwrite") == std::string::npos) return;
   run.collect_error->hint = "give --overwrite or another --out-dir";
 }
 
@@ -178,6 +181,12 @@ int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
     request.on_output = [&](OutputStream stream, std::span<const char> bytes) {
       (stream == OutputStream::out ? out : err).write(bytes);
     };
+    // The last step that is told before the output comes is the program's start.
+    request.progress = [&](std::string_view) {
+      const auto end = std::chrono::steady_clock::now() + options.timeout;
+      out.set_end_of_time(end);
+      err.set_end_of_time(end);
+    };
   }
   const OwnSandbox sandbox(options, wiring.router);
   try {
@@ -189,7 +198,11 @@ int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
     count_missing_outputs(run);
     if (options.json) write_all(STDOUT_FILENO, codeact_run_json(run, ArtifactPaths::shown) + '\n');
     say_what_came_of_it(run);
-    return exit_status(run, stop);
+    const int status = exit_status(run, stop);
+    if (out.dropped_bytes() + err.dropped_bytes() == 0 || stop.exit_status()) return status;
+    say_error("OutputFailed", "nobody read the output; the rest of it was dropped",
+              "read it, or send it to a file");
+    return status == 0 ? kExitRefused : status;
   } catch (const SandboxCancelled& cancelled) {
     report(cancelled, options.json ? OutputFormat::json : OutputFormat::streams);
     return stop.exit_status().value_or(128 + SIGINT);

@@ -107,6 +107,18 @@ class ExitStatus(Case):
         process.stdout.close()
         process.stderr.close()
 
+    def test_the_limit_ends_a_run_whose_reader_does_not_read(self):
+        process = self.start(self.argv("--timeout", "1", program="while True: print('x' * 1000)"))
+        started = time.monotonic()
+        self.assertEqual(process.wait(30), 124)
+        self.assertLess(time.monotonic() - started, 15)
+        self.assertIn(b"nobody read the output", process.stderr.read())
+
+    def test_a_closed_standard_error_does_not_end_the_run(self):
+        program = "import sys; print('lost', file=sys.stderr); print('kept'); sys.exit(3)"
+        result = self.run_argv(["sh", "-c", '"$@" 2>&-', "sh", *self.argv(program=program)])
+        self.assertEqual((result.status, result.out), (3, b"kept\n"), result)
+
     def wait_until_the_pipe_is_full(self, pipe):
         room = select.poll()  # of the writing end, opened anew: not writable is full
         writer = os.open(f"/proc/self/fd/{pipe.fileno()}", os.O_WRONLY | os.O_NONBLOCK)

@@ -100,7 +100,19 @@ class Case(unittest.TestCase):
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
         environment = self.environment(options.pop("env", None))
-        return subprocess.Popen(argv, env=environment, **options)
+        process = subprocess.Popen(argv, env=environment, **options)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        """A test that failed half-way leaves no process of its own."""
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
 
     def finish(self, process, started, limit=100):
         try:

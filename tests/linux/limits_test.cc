@@ -108,6 +108,28 @@ while True:
   EXPECT_TRUE(bystander->close());
 }
 
+TEST_F(LinuxLimits, WhatSocketsHoldIsBoundedToo) {
+  Resources resources;
+  resources.memory_bytes = stated(32 * kMiB);
+  resources.disk_bytes = stated(1 * kMiB);
+  // At most 160 MiB are tried. What a connection may hold below any bound is some KiB.
+  const ExecResult result = limited(resources)->exec(python(R"(
+import socket
+listener = socket.socket(); listener.bind(('127.0.0.1', 0)); listener.listen(50)
+held, queued = [], 0
+for _ in range(40):
+    a = socket.socket(); a.connect(listener.getsockname()); held += [a, listener.accept()[0]]
+    a.setblocking(False)
+    try:
+        for _ in range(64): queued += a.send(b'x' * 65536)
+    except OSError: pass
+print(queued >> 20)
+)"),
+                                                     {});
+  EXPECT_EQ(result.outcome, Outcome::exited) << result.stderr;
+  EXPECT_LT(std::stoi("0" + result.stdout), 80);
+}
+
 // A spent processor share must not keep the guest from ending what spends it.
 TEST_F(LinuxLimits, AForkBombOnASliverOfAProcessorStillEndsWithItsOutput) {
   Resources resources;

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::string_view kOwnGroup = "casemate";
 constexpr std::uint64_t kPeriodMicroseconds = 100000;
+constexpr const char* kSocketMemoryFile = "memory.kmem.tcp.limit_in_bytes";
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -207,6 +208,8 @@ std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::stri
     } else {
       steps.write(group, "memory.limit_in_bytes", bytes, Limit::memory);
       steps.write(group, "memory.memsw.limit_in_bytes", bytes, std::nullopt);
+      // Version 1 counts what sockets hold apart from the rest.
+      steps.write(group, kSocketMemoryFile, bytes, std::nullopt);
     }
     steps.directory(agent_group(place, id), Limit::memory);
   }
@@ -243,7 +246,12 @@ std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::stri
 std::vector<GroupStep> call_steps(const ControlGroupLayout& layout, std::string_view id,
                                   std::string_view call, std::uint64_t pids) {
   Steps steps;
-  if (layout.memory) steps.directory(call_group(*layout.memory, id, call), Limit::memory);
+  if (layout.memory) {
+    const std::string group = call_group(*layout.memory, id, call);
+    steps.directory(group, Limit::memory);
+    // Without a bound of its own, if only this one, a group's sockets are not counted at all.
+    if (!layout.memory->unified) steps.write(group, kSocketMemoryFile, "-1", std::nullopt);
+  }
   if (layout.accounting) steps.directory(call_group(*layout.accounting, id, call), std::nullopt);
   if (layout.pids) {
     const std::string group = call_group(*layout.pids, id, call);

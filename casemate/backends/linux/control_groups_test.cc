@@ -81,6 +81,7 @@ TEST(ControlGroups, AVersion1SandboxIsBoundedInEachHierarchy) {
                   "/sys/fs/cgroup/memory/casemate/ID/calls : memory",
                   "/sys/fs/cgroup/memory/casemate/ID/calls/memory.limit_in_bytes = 120 : memory",
                   "/sys/fs/cgroup/memory/casemate/ID/calls/memory.memsw.limit_in_bytes = 120",
+                  "/sys/fs/cgroup/memory/casemate/ID/calls/memory.kmem.tcp.limit_in_bytes = 120",
                   "/sys/fs/cgroup/cpu,cpuacct/casemate : cpu",
                   "/sys/fs/cgroup/cpu,cpuacct/casemate/ID : cpu",
                   "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/calls : cpu",

@@ -21,7 +21,8 @@ std::string bound_text(Limit limit, const Resources& resources) {
     case Limit::pids:
       return fmt::format("limit of {} processes and threads", resources.pids.value);
     case Limit::disk:
-      return fmt::format("disk limit of {}", size_text(resources.disk_bytes.value));
+      return fmt::format("disk limit of {} and {} files", size_text(resources.disk_bytes.value),
+                         resources.disk_inodes.value);
     case Limit::cpu:
       return resources.cpu_seconds
                  ? fmt::format("limit of {} processor seconds", resources.cpu_seconds->value)

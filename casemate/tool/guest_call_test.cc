@@ -34,7 +34,7 @@ class Reports {
 };
 
 TEST(GuestCall, ClosesItsCallAndLeavesTheSandboxWarm) {
-  Wired wired;
+  const Wired wired;
   Reports reports;
   {
     GuestCall call = GuestCall::open(wired.router, kKey, plain_spec(), {}, reports.owner());
@@ -47,7 +47,7 @@ TEST(GuestCall, ClosesItsCallAndLeavesTheSandboxWarm) {
 }
 
 TEST(GuestCall, DisposesTheSandboxAndReportsOnceWhenTheEndIsNotKnown) {
-  Wired wired({.close_is_known = false});
+  const Wired wired({.close_is_known = false});
   Reports reports;
   {
     GuestCall call = GuestCall::open(wired.router, kKey, plain_spec(), {}, reports.owner());
@@ -66,7 +66,7 @@ TEST(GuestCall, DisposesTheSandboxAndReportsOnceWhenTheEndIsNotKnown) {
 }
 
 TEST(GuestCall, TellsNobodyOfAnAbandonedCallButDisposesAllTheSame) {
-  Wired wired({.close_is_known = false});
+  const Wired wired({.close_is_known = false});
   Reports reports;
   GuestCall::open(wired.router, kKey, plain_spec(), {}, reports.owner()).abandon();
   EXPECT_EQ(wired.backend->disposed().size(), 1U);
@@ -74,7 +74,7 @@ TEST(GuestCall, TellsNobodyOfAnAbandonedCallButDisposesAllTheSame) {
 }
 
 TEST(GuestCall, IsClosedOnceAfterAMove) {
-  Wired wired({.close_is_known = false});
+  const Wired wired({.close_is_known = false});
   Reports reports;
   {
     GuestCall first = GuestCall::open(wired.router, kKey, plain_spec(), {}, reports.owner());
@@ -108,7 +108,7 @@ TEST(GuestCall, LeavesNothingOpenWhenTheCallCannotBeOpened) {
 }
 
 TEST(GuestCall, DoesNothingInAForkedChildOfTheHost) {
-  Wired wired({.close_is_known = false});
+  const Wired wired({.close_is_known = false});
   Reports reports;
   std::optional<GuestCall> call =
       GuestCall::open(wired.router, kKey, plain_spec(), {}, reports.owner());

@@ -80,7 +80,7 @@ TEST(SandboxedTool, RefusesNothingWhereNoSandboxIsConfigured) {
 }
 
 TEST(SandboxedTool, RefusesASinkBesideExplicitDeclarations) {
-  Wired wired;
+  const Wired wired;
   SandboxedToolOptions options = landing_options(wired);
   options.declarations = ToolDeclarations{};
   expect_refusal<InvalidArgument>([&] { sandboxed_tool(building_nothing(), options); },
@@ -88,7 +88,7 @@ TEST(SandboxedTool, RefusesASinkBesideExplicitDeclarations) {
 }
 
 TEST(SandboxedTool, RefusesASpecThatLandsWithoutASink) {
-  Wired wired;
+  const Wired wired;
   SandboxedToolOptions options = landing_options(wired);
   options.output_sink = nullptr;
   expect_refusal<SandboxOutputSinkRequired>([&] { sandboxed_tool(building_nothing(), options); },
@@ -96,7 +96,7 @@ TEST(SandboxedTool, RefusesASpecThatLandsWithoutASink) {
 }
 
 TEST(SandboxedTool, RefusesOutputsWithoutTheCapabilityToFetchThem) {
-  Wired wired;
+  const Wired wired;
   SandboxedToolOptions options = landing_options(wired);
   options.spec.requires_capabilities.erase(Capability::files_out);
   expect_refusal<InvalidArgument>([&] { sandboxed_tool(building_nothing(), options); },
@@ -111,7 +111,7 @@ TEST(SandboxedTool, RefusesOutputsWithoutTheCapabilityToFetchThem) {
 }
 
 TEST(SandboxedTool, AsksTheRouterBeforeItIsBuilt) {
-  Wired wired;
+  const Wired wired;
   SandboxedToolOptions options = options_for(wired);
   options.spec.requires_capabilities.insert(Capability::snapshot);
   expect_refusal<SandboxCapabilityNotSupported>(
@@ -119,7 +119,7 @@ TEST(SandboxedTool, AsksTheRouterBeforeItIsBuilt) {
 }
 
 TEST(SandboxedTool, RefusesInTheContractsOrder) {
-  Wired wired;
+  const Wired wired;
   SandboxedToolOptions options = landing_options(wired);
   options.declarations = ToolDeclarations{};
   options.spec.requires_capabilities = {Capability::snapshot};
@@ -137,7 +137,7 @@ TEST(SandboxedTool, RefusesInTheContractsOrder) {
 }
 
 TEST(SandboxedTool, RefusesARootAsWorkDirectory) {
-  Wired wired;
+  const Wired wired;
   SandboxedToolOptions options = options_for(wired);
   options.spec.work_dir = "//";
   expect_refusal<InvalidArgument>([&] { sandboxed_tool(building({}), options); });
@@ -157,7 +157,7 @@ TEST(SandboxedTool, RefusesASchemaThatItCannotHold) {
 }
 
 TEST(SandboxedTool, LetsPassWhatItsBuilderThrows) {
-  Wired wired;
+  const Wired wired;
   EXPECT_THROW(
       sandboxed_tool(
           [](const SandboxSpec&) -> SandboxedToolParts { throw std::logic_error("broken"); },
@@ -166,7 +166,7 @@ TEST(SandboxedTool, LetsPassWhatItsBuilderThrows) {
 }
 
 TEST(SandboxedTool, SaysWhatItIs) {
-  Wired wired;
+  const Wired wired;
   SandboxedToolOptions options = options_for(wired);
   options.approval_mode = ApprovalMode::always_require;
   const Tool tool = sandboxed_tool(building({}), options).at(0);
@@ -180,7 +180,7 @@ TEST(SandboxedTool, SaysWhatItIs) {
 }
 
 TEST(SandboxedTool, TakesExplicitDeclarationsAsTheyAre) {
-  Wired wired;
+  const Wired wired;
   SandboxedToolOptions options = options_for(wired);
   options.declarations = ToolDeclarations{{"source_integrity", "untrusted"}};
   options.outbound_max_confidentiality = "internal";
@@ -243,7 +243,7 @@ ToolResult said(std::string text) {
 }
 
 TEST(Tool, GivesItsBodyArgumentsThatFitAndItsResultBack) {
-  Wired wired;
+  const Wired wired;
   const ToolResult result = invoke_with(
       options_for(wired),
       [](const boost::json::object& arguments, const ToolCall&, SandboxToolSession&) {
@@ -255,7 +255,7 @@ TEST(Tool, GivesItsBodyArgumentsThatFitAndItsResultBack) {
 }
 
 TEST(Tool, StartsNothingForArgumentsThatDoNotFit) {
-  Wired wired;
+  const Wired wired;
   for (const char* arguments : {"{\"text\":7}", "{\"thread_id\":\"other\"}", "nonsense"}) {
     const ToolResult result = invoke_with(
         options_for(wired),
@@ -271,7 +271,7 @@ TEST(Tool, StartsNothingForArgumentsThatDoNotFit) {
 }
 
 TEST(Tool, TurnsEveryRefusalIntoASentenceAndLogsTheDetail) {
-  Wired wired;
+  const Wired wired;
   LogLines lines;
   SandboxedToolOptions options = options_for(wired);
   options.log = lines.log();
@@ -290,7 +290,7 @@ TEST(Tool, TurnsEveryRefusalIntoASentenceAndLogsTheDetail) {
 }
 
 TEST(Tool, TurnsAnExceptionThatIsNoRefusalIntoAnUnavailableSandbox) {
-  Wired wired;
+  const Wired wired;
   const ToolResult result = invoke_with(
       options_for(wired), [](const auto&, const auto&, SandboxToolSession&) -> ToolResult {
         throw std::runtime_error("/etc/shadow");
@@ -300,7 +300,7 @@ TEST(Tool, TurnsAnExceptionThatIsNoRefusalIntoAnUnavailableSandbox) {
 }
 
 TEST(Tool, LetsPassWhatAListenerThrew) {
-  Wired wired;
+  const Wired wired;
   struct ListenerBroke {};
   ToolCall call;
   call.on_output = [](OutputStream, std::span<const char>) { throw std::logic_error("mine"); };
@@ -337,7 +337,7 @@ TEST(Tool, LetsPassWhatAListenerThrew) {
 }
 
 TEST(Tool, GivesNoListenerWhereTheCallerHasNone) {
-  Wired wired;
+  const Wired wired;
   invoke_with(options_for(wired), [](const auto&, const ToolCall& call, SandboxToolSession&) {
     EXPECT_FALSE(call.on_output);
     EXPECT_FALSE(call.progress);
@@ -348,7 +348,7 @@ TEST(Tool, GivesNoListenerWhereTheCallerHasNone) {
 // -- Session -------------------------------------------------------------------------------------
 
 TEST(SandboxToolSession, ReadsTheKeyAnewAtEachInvocation) {
-  Wired wired;
+  const Wired wired;
   SandboxedToolOptions options = options_for(wired);
   int invocation = 0;
   options.context.current_scope = [&] { return "scope-" + std::to_string(invocation); };
@@ -366,7 +366,7 @@ TEST(SandboxToolSession, ReadsTheKeyAnewAtEachInvocation) {
 }
 
 TEST(SandboxToolSession, RefusesToRunOutsideAConversationAndNamesTheTool) {
-  Wired wired;
+  const Wired wired;
   SandboxedToolOptions options = options_for(wired);
   options.context.current_thread_id = [] { return std::nullopt; };
   options.context.current_scope = []() -> std::string {
@@ -383,7 +383,7 @@ TEST(SandboxToolSession, RefusesToRunOutsideAConversationAndNamesTheTool) {
 }
 
 TEST(SandboxToolSession, OpensCallsThatEndWithTheInvocation) {
-  Wired wired({.close_is_known = false});
+  const Wired wired({.close_is_known = false});
   std::vector<ReclaimFailure> failures;
   SandboxedToolOptions options = options_for(wired);
   options.on_reclaim_failure = [&](const ReclaimFailure& failure) { failures.push_back(failure); };

@@ -34,7 +34,8 @@ struct Wired {
   SandboxRouter router;
 };
 
-inline CallerContext fixed_context(std::string scope = "tenant", std::string thread = "thread-1") {
+inline CallerContext fixed_context(const std::string& scope = "tenant",
+                                   const std::string& thread = "thread-1") {
   return {[scope] { return scope; }, [thread] { return thread; }};
 }
 

@@ -33,6 +33,7 @@ std::string network_sentence(const SandboxSpec& spec) {
       break;
   }
   std::vector<std::string> hosts;
+  hosts.reserve(spec.egress_allow.size());
   for (const HostPattern& host : spec.egress_allow) hosts.push_back(host.text());
   if (hosts.empty()) return "It has no network.";
   return fmt::format("It can reach these hosts and no others: {}.", fmt::join(hosts, ", "));

@@ -130,6 +130,11 @@ void check_wiring(const CodeactWiring& wiring, const CodeactRequest& request) {
   if (wiring.outputs != CodeactOutputs::none && !wiring.output_sink) {
     throw missing_sink_refusal(wiring.spec.kind);
   }
+  if (wiring.spec.outputs_named_at_call_time != (wiring.outputs != CodeactOutputs::none)) {
+    throw InvalidArgument(fmt::format("the spec was made for another outputs mode than {}",
+                                      to_string(wiring.outputs)),
+                          "make it with codeact_sandbox_spec and the same mode");
+  }
   if (!request.outputs.empty() && wiring.outputs != CodeactOutputs::declared) {
     throw InvalidArgument(fmt::format("outputs are named in a request, but the mode is {}",
                                       to_string(wiring.outputs)));

@@ -51,7 +51,7 @@ std::string missing_section(const std::vector<std::string>& names) {
 
 std::string result_text(const CodeactRun& run) {
   const ExecResult& result = run.result;
-  std::vector<std::string> sections{
+  const std::vector<std::string> sections{
       stream_section("stdout", {result.stdout, result.stdout_missing_bytes, result.stdout_cut_at}),
       stream_section("stderr", {result.stderr, result.stderr_missing_bytes, result.stderr_cut_at}),
       result.exit_code.value_or(0) == 0 ? "" : fmt::format("exit code: {}", *result.exit_code),

@@ -260,7 +260,7 @@ std::map<std::string, std::string> codeact_environment(
 
 CodeactRun run_codeact(const CodeactWiring& wiring, const SandboxKey& key,
                        const CodeactRequest& request, const CallControl& control) {
-  Stopwatch total;
+  const Stopwatch total;
   check_key(key);
   codeact::check_wiring(wiring, request);
   if (!request.outputs.empty()) {

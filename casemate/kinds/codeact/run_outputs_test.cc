@@ -97,7 +97,9 @@ TEST(CodeactOutputs, NamesAreCheckedBeforeAnythingStarts) {
   invalid("/etc/hostname");
   invalid("a\\b");
   invalid("a\nb.txt");
-  invalid("a\u202Etxt.exe");
+  invalid(
+      "a\xe2\x80\xae"
+      "txt.exe");  // U+202E
   invalid("a\x1b[2J");
   invalid("a\x7f");
   invalid("\xff");
@@ -380,14 +382,14 @@ TEST(CodeactManifest, ThatIsNoRegularFileIsRefused) {
 
 // What a provider says while the list is read, and what becomes of it.
 template <typename Thrown>
-std::string error_when_reading(Thrown thrown) {
+std::string error_when_reading(const Thrown& thrown) {
   Scripted scripted(
       [](const Program& program) {
         program.write("outputs.json", R"({"outputs":[{"path":"a"}]})");
         return exited();
       },
       listed(), {.before = [thrown](Operation operation, std::string_view) {
-        if (operation == Operation::read_file) throw thrown;
+        if (operation == Operation::read_file) throw Thrown(thrown);
       }});
   return error_of(scripted.run(naming({})));
 }

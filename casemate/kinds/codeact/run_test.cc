@@ -217,6 +217,12 @@ TEST(RunCodeact, RefusesARequestThatDoesNotFitItsWiring) {
   expect_refusal<InvalidArgument>([&] { scripted.run(request); }, "none");
   expect_refusal<InvalidArgument>([&] { scripted.run(with_files({"a"})); }, "store");
 
+  Scripted unlike([](const Program&) { return exited(); }, {.outputs = CodeactOutputs::declared});
+  unlike.wiring.spec = codeact_sandbox_spec();
+  expect_refusal<InvalidArgument>([&] { unlike.run(code()); },
+                                  {"another outputs mode", "declared"});
+  EXPECT_TRUE(unlike.untouched());
+
   Scripted listed([](const Program&) { return exited(); }, {.outputs = CodeactOutputs::manifest});
   expect_refusal<InvalidArgument>([&] { listed.run(request); }, "manifest");
   listed.wiring.output_sink = nullptr;

@@ -126,7 +126,7 @@ class Scripted {
   using Act = std::function<ExecResult(const Program&)>;
 
   explicit Scripted(
-      Act act = [](const Program&) { return exited(); }, CodeactSpecOptions options = {},
+      Act act = [](const Program&) { return exited(); }, const CodeactSpecOptions& options = {},
       in_process::InProcessSandboxOptions sandbox_options = {})
       : act_(std::move(act)),
         sandbox(make_sandbox(std::move(sandbox_options))),

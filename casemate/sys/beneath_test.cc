@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "tests/support/scratch.h"
 #include "casemate/sys/without_call_test.h"
+#include "tests/support/scratch.h"
 
 namespace casemate::sys {
 namespace {

@@ -173,10 +173,19 @@ TEST_F(LyingHost, MoreDescriptorsThanAFrameMayCarryEndIt) {
   EXPECT_TRUE(closes(control_));
 }
 
-TEST_F(LyingHost, AnAttachWithoutExactlyOneDescriptorEndsTheCall) {
+TEST_F(LyingHost, AnAttachWithoutADescriptorEndsTheCall) {
   open_call();
   EXPECT_TRUE(fs::exists(call() / "work"));
   say(control_, framed(FrameType::attach, encode(AttachKind::exec)));
+  EXPECT_TRUE(closes(control_));
+  EXPECT_FALSE(fs::exists(call()));
+}
+
+TEST_F(LyingHost, AnAttachWithTwoDescriptorsEndsTheCall) {
+  open_call();
+  const auto [first, second] = sys::socket_pair(sys::SocketType::stream);
+  say(control_, framed(FrameType::attach, encode(AttachKind::exec)),
+      std::array{first.get(), second.get()});
   EXPECT_TRUE(closes(control_));
   EXPECT_FALSE(fs::exists(call()));
 }
@@ -302,6 +311,18 @@ TEST_F(LyingHost, BegunComesBeforeAnythingOfTheProgramExists) {
 }
 
 // -- Files ---------------------------------------------------------------------------------------
+
+// FO-07: nothing of a file that is too large is even sent.
+TEST_F(LyingHost, FO_07_AFileOverTheCapIsRefusedByItsSize) {
+  open_call();
+  std::ofstream(call() / "big") << "x";
+  fs::resize_file(call() / "big", std::uintmax_t{1} << 40);
+  const sys::UniqueFd connection = attach(AttachKind::files);
+  say(connection, framed(FrameType::read_file, encode(ReadFile{{call(), "big"}, 1 << 20})));
+  const std::optional<Frame> answer = hear(connection);
+  ASSERT_TRUE(answer && is(*answer, FrameType::failed));
+  EXPECT_EQ(decode_failure(answer->payload).reason, FailureReason::over_cap);
+}
 
 TEST_F(LyingHost, AFileRequestThatIsNoneEndsItsConnectionOnly) {
   open_call();

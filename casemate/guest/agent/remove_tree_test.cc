@@ -5,9 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
+#include <thread>
 
 #include "casemate/sys/unique_fd.h"
 
@@ -93,6 +97,30 @@ TEST_F(RemoveTree, WidthIsNoObstacle) {
   }
   EXPECT_EQ(remove_tree(fd_.get(), "tree"), 0);
   EXPECT_FALSE(exists("tree"));
+}
+
+// A directory that is moved out while it is being emptied must not take the remover along: the way
+// up from it then leads outside.
+TEST_F(RemoveTree, WhatIsMovedOutWhileItWorksLeadsNowhere) {
+  std::atomic<bool> over = false;
+  std::jthread mover([&] {
+    std::error_code ignored;
+    while (!over) {
+      std::filesystem::rename(root_ / "tree/a/b", root_ / "outside/b", ignored);
+      std::filesystem::rename(root_ / "outside/b", root_ / "tree/a/b", ignored);
+    }
+  });
+  for (int round = 0; round < 100; ++round) {
+    std::filesystem::create_directories(root_ / "outside");
+    file("outside/precious");
+    std::error_code ignored;
+    std::filesystem::create_directories(root_ / "tree/a/b/c/d", ignored);
+    for (int i = 0; i < 50; ++i) file("tree/a/b/c/d/" + std::to_string(i));
+    const int error = remove_tree(fd_.get(), "tree");
+    EXPECT_TRUE(error == 0 || error == EAGAIN) << error;
+    EXPECT_TRUE(exists("outside/precious")) << round;
+  }
+  over = true;
 }
 
 }  // namespace

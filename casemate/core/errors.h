@@ -74,6 +74,11 @@ using SandboxImageNotSupported = Refusal<"SandboxImageNotSupported">;
 // The image is missing something, for example an interpreter.
 using SandboxImageInvalid = Refusal<"SandboxImageInvalid">;
 
+// A host tool answers no questions about where its data comes from and goes, and must.
+using HostToolNotDeclared = Refusal<"HostToolNotDeclared", InvalidArgument>;
+// A host tool acts under an identity that the host does not allow.
+using HostToolIdentityNotAllowed = Refusal<"HostToolIdentityNotAllowed", InvalidArgument>;
+
 // -- While a sandbox is used ---------------------------------------------------------------------
 
 // The provider failed or cannot be reached. Detail is for the log, not for a model.

@@ -42,6 +42,8 @@ TEST(Errors, CodesAreTheContractsNames) {
   EXPECT_EQ(code_of(SandboxLimitNotEnforceable("")), "SandboxLimitNotEnforceable");
   EXPECT_EQ(code_of(SandboxImageNotSupported("")), "SandboxImageNotSupported");
   EXPECT_EQ(code_of(SandboxImageInvalid("")), "SandboxImageInvalid");
+  EXPECT_EQ(code_of(HostToolNotDeclared("")), "HostToolNotDeclared");
+  EXPECT_EQ(code_of(HostToolIdentityNotAllowed("")), "HostToolIdentityNotAllowed");
   EXPECT_EQ(code_of(SandboxUnavailable("")), "SandboxUnavailable");
   EXPECT_EQ(code_of(SandboxTimeout("")), "SandboxTimeout");
   EXPECT_EQ(code_of(SandboxCancelled("")), "SandboxCancelled");

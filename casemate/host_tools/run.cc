@@ -1,0 +1,489 @@
+#include "casemate/host_tools/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <deque>
+#include <exception>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "casemate/base/digest.h"
+#include "casemate/base/json.h"
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+#include "casemate/host_tools/crew.h"
+#include "casemate/host_tools/registered.h"
+
+namespace casemate {
+namespace {
+
+namespace json = boost::json;
+using Clock = std::chrono::steady_clock;
+
+std::string quoted(std::string_view name) { return fmt::format("'{}'", quote_bounded(name)); }
+
+std::string seconds_text(std::chrono::nanoseconds time) {
+  return fmt::format("{:g}", std::chrono::duration<double>(time).count());
+}
+
+// One call, from its arrival to its answer and, where a function does not come back, beyond.
+struct HostToolCallState {
+  std::string name;
+  std::uint64_t framing_bytes = 0;
+  HostToolRun::Answered answered;
+  std::function<void(const HostToolAnswer&)> observed;
+
+  const RegisteredHostTool* tool = nullptr;
+  json::object arguments;
+  std::optional<Clock::time_point> deadline;
+  std::stop_source stop;
+  // With the run's mutex.
+  bool settled = false;
+  bool running = false;
+};
+
+using CallPointer = std::shared_ptr<HostToolCallState>;
+
+}  // namespace
+
+struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
+  // What happens on threads that may outlive the run holds the registry by this.
+  std::shared_ptr<HostToolRegistry> registry;
+  std::shared_ptr<HostToolRegistry::State> shared;
+  HostToolRunOptions options;
+  HostToolCaller caller;
+  // The run's; valid until it was closed, which is when nothing here uses it any more.
+  Crew* crew = nullptr;
+
+  mutable std::mutex mutex;
+  HostToolCounters counters;
+  bool closed = false;
+  std::size_t running = 0;
+  std::vector<CallPointer> unanswered;
+  std::deque<CallPointer> waiting;
+  std::optional<Clock::time_point> alarm;
+
+  const TransferLimits& limits() const { return shared->options.response_limits; }
+
+  void log(LogLevel level, std::string_view text) const {
+    write_log(options.log, level, fmt::format("host tools: run {}: {}", caller.run_id, text));
+  }
+
+  template <typename Act>
+  void contained(std::string_view what, Act act) const noexcept {
+    try {
+      act();
+    } catch (const std::exception& error) {
+      log(LogLevel::warning, fmt::format("{} failed: {}", what, escape_for_display(error.what())));
+    } catch (...) {
+      log(LogLevel::warning, fmt::format("{} failed", what));
+    }
+  }
+
+  // -- Arrival
+  // -------------------------------------------------------------------------------------
+
+  void dispatch(std::string_view name, std::string_view arguments, std::uint64_t framing_bytes,
+                Answered answered) {
+    const auto call = std::make_shared<HostToolCallState>();
+    call->name = name;
+    call->framing_bytes = framing_bytes;
+    call->answered = std::move(answered);
+    observe(*call);
+    if (auto refusal = refuse_before_arguments(*call)) return answer(*call, *refusal);
+    if (auto refusal = read_arguments(*call, arguments)) return answer(*call, *refusal);
+    if (auto refusal = reserve(*call)) return answer(*call, *refusal);
+    if (auto refusal = refuse_before_function(*call)) {
+      give_slot_back();
+      return answer(*call, *refusal);
+    }
+    enter(call);
+  }
+
+  void observe(HostToolCallState& call) const {
+    const HostToolObserver& observer = shared->options.observer;
+    if (!observer) return;
+    contained("the observer", [&] { call.observed = observer({caller, call.name}); });
+  }
+
+  std::optional<HostToolAnswer> refuse_before_arguments(HostToolCallState& call) {
+    const std::uint64_t cap = shared->options.max_host_tool_calls_per_run;
+    {
+      const std::lock_guard lock(mutex);
+      if (closed) return HostToolAnswer::refused("the run is over.");
+      if (++counters.dispatched > cap) {
+        return HostToolAnswer::refused(fmt::format(
+            "the {} host tool calls of this run are used up; finish with what there is.", cap));
+      }
+    }
+    call.tool = registry->resolve(call.name);
+    if (call.tool == nullptr) {
+      return HostToolAnswer::refused(fmt::format("there is no host tool {}.", quoted(call.name)));
+    }
+    const auto& declaration = call.tool->tool.declaration;
+    if (shared->options.require_declared == RequireDeclared::yes && !declaration) {
+      return HostToolAnswer::refused(
+          fmt::format("host tool {} has no declaration and is not served.", quoted(call.name)));
+    }
+    if (declaration && declaration->identity.get() == Identity::user) {
+      return HostToolAnswer::refused(fmt::format(
+          "host tool {} acts in a user's name, which is not served: that takes a token minted for "
+          "this run, a check that the token's audience lies within the run's egress, and an "
+          "environment that only this execution can read.",
+          quoted(call.name)));
+    }
+    return std::nullopt;
+  }
+
+  std::optional<HostToolAnswer> read_arguments(HostToolCallState& call,
+                                               std::string_view text) const {
+    json::value value;
+    try {
+      value = parse_json(text);
+    } catch (const JsonError& error) {
+      return HostToolAnswer::refused(fmt::format("the arguments of host tool {}: {}.",
+                                                 quoted(call.name), quote_bounded(error.what())));
+    }
+    if (value.is_object()) {
+      call.arguments = std::move(value.get_object());
+    } else if (!value.is_null()) {
+      return HostToolAnswer::refused(
+          fmt::format("the arguments of host tool {} must be an object.", quoted(call.name)));
+    }
+    return std::nullopt;
+  }
+
+  // The promise of one answer, made while there is still room for it.
+  std::optional<HostToolAnswer> reserve(const HostToolCallState& call) {
+    const TransferLimits& caps = limits();
+    const std::lock_guard lock(mutex);
+    if (counters.delivered + 1 > caps.max_files) {
+      return HostToolAnswer::refused(fmt::format(
+          "the {} answers of this run are used up; finish with what there is.", caps.max_files));
+    }
+    if (exceeds(counters.delivered_bytes, 1, call.framing_bytes, caps.max_total_bytes)) {
+      return HostToolAnswer::refused(
+          fmt::format("the {} bytes that the answers of this run may have are used up; finish with "
+                      "what there is.",
+                      caps.max_total_bytes));
+    }
+    if (exceeds(0, 1, call.framing_bytes, caps.max_bytes_per_file)) {
+      log(LogLevel::warning, fmt::format("no answer fits in {} bytes with {} bytes of framing",
+                                         caps.max_bytes_per_file, call.framing_bytes));
+      return HostToolAnswer::refused(fmt::format(
+          "no answer fits in the {} bytes that one may have here.", caps.max_bytes_per_file));
+    }
+    ++counters.delivered;
+    return std::nullopt;
+  }
+
+  static bool exceeds(std::uint64_t there, std::uint64_t bytes, std::uint64_t framing,
+                      std::uint64_t cap) {
+    return there > cap || bytes > cap - there || framing > cap - there - bytes;
+  }
+
+  void give_slot_back() {
+    const std::lock_guard lock(mutex);
+    --counters.delivered;
+  }
+
+  std::optional<HostToolAnswer> refuse_before_function(const HostToolCallState& call) const {
+    if (shared->abandoned >= kMaxAbandonedCalls) {
+      log(LogLevel::error, fmt::format("{} functions have not come back; no more are called",
+                                       shared->abandoned.load()));
+      return HostToolAnswer::refused("the host is busy with calls that do not end; go on without.");
+    }
+    if (const auto mismatch = call.tool->schema.check(call.arguments)) {
+      return HostToolAnswer::refused(fmt::format("host tool {} was not called: {}",
+                                                 quoted(call.name),
+                                                 quote_bounded(mismatch->sentence("argument"))));
+    }
+    return std::nullopt;
+  }
+
+  // -- Running
+  // -------------------------------------------------------------------------------------
+
+  void enter(const CallPointer& call) {
+    {
+      const std::lock_guard lock(mutex);
+      if (!closed) {
+        unanswered.push_back(call);
+        waiting.push_back(call);
+        if (call->tool->tool.timeout) {
+          call->deadline = Clock::now() + *call->tool->tool.timeout;
+          set_alarm_for(*call->deadline);
+        }
+      }
+    }
+    run_waiting();
+    if (is_unknown_to_run(call)) {
+      give_slot_back();
+      answer(*call, HostToolAnswer::refused("the run is over."));
+    }
+  }
+
+  // It arrived while the run was being closed.
+  bool is_unknown_to_run(const CallPointer& call) const {
+    const std::lock_guard lock(mutex);
+    return !call->settled && closed && std::ranges::find(unanswered, call) == unanswered.end();
+  }
+
+  // Runs what may run, oldest first, on this thread.
+  void run_waiting() {
+    while (const CallPointer call = take_runnable()) {
+      execute(call);
+    }
+  }
+
+  CallPointer take_runnable() {
+    const std::lock_guard lock(mutex);
+    if (closed) return nullptr;
+    for (auto each = waiting.begin(); each != waiting.end() && running < options.max_parallel_calls;
+         ++each) {
+      const CallPointer call = *each;
+      const auto limit = call->tool->tool.max_concurrency;
+      if (limit && !call->tool->slots.take(*limit, this, waker())) continue;
+      waiting.erase(each);
+      call->running = true;
+      ++running;
+      return call;
+    }
+    return nullptr;
+  }
+
+  // A slot of a tool may come back in another run; its thread must not do this run's work.
+  HostToolSlots::Waiter waker() {
+    return [weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (!self) return;
+      const std::lock_guard lock(self->mutex);
+      if (self->closed) return;
+      self->crew->post([weak] {
+        if (const auto again = weak.lock()) again->run_waiting();
+      });
+    };
+  }
+
+  void execute(const CallPointer& call) {
+    // From here on the thread may stay away for ever; `self` and `call` keep what it uses.
+    const auto self = shared_from_this();
+    {
+      const Crew::Busy busy(*crew);
+      std::optional<std::string> text = call_function(*call);
+      settle(call, text ? accept(*call, *text)
+                        : HostToolAnswer::refused(
+                              fmt::format("host tool {} failed.", quoted(call->name))));
+    }
+    if (call->tool->tool.max_concurrency) call->tool->slots.give_back();
+    came_back(*call);
+  }
+
+  // The answer as JSON text; absent when the function failed.
+  std::optional<std::string> call_function(const HostToolCallState& call) const {
+    const auto failed = [&](std::string_view why) {
+      log(LogLevel::warning,
+          fmt::format("host tool {} failed: {}", quoted(call.name), escape_for_display(why)));
+      return std::nullopt;
+    };
+    try {
+      return serialise_json(
+          call.tool->tool.function(call.arguments, {caller, call.stop.get_token()}));
+    } catch (const std::exception& error) {
+      return failed(error.what());
+    } catch (...) {
+      return failed("an exception of no known kind");
+    }
+  }
+
+  // Whether the value may be delivered by its own size; the sum is looked at when it is.
+  HostToolAnswer accept(const HostToolCallState& call, std::string& text) const {
+    const std::uint64_t cap = limits().max_bytes_per_file;
+    if (exceeds(0, text.size(), call.framing_bytes, cap)) {
+      return HostToolAnswer::refused(
+          fmt::format("the answer of host tool {} has {} bytes; one may have {}.",
+                      quoted(call.name), text.size() + call.framing_bytes, cap));
+    }
+    return HostToolAnswer::value(std::move(text));
+  }
+
+  // The function came back in time, or it did not and nobody listens.
+  void settle(const CallPointer& call, HostToolAnswer result) {
+    {
+      const std::lock_guard lock(mutex);
+      if (call->settled) return;
+      call->settled = true;
+      std::erase(unanswered, call);
+      --running;
+      const std::uint64_t cap = limits().max_total_bytes;
+      if (result.ok() &&
+          exceeds(counters.delivered_bytes, result.text().size(), call->framing_bytes, cap)) {
+        result = HostToolAnswer::refused(
+            fmt::format("the answer of host tool {} has {} bytes; of the {} that the answers of "
+                        "this run may have, {} are left.",
+                        quoted(call->name), result.text().size() + call->framing_bytes, cap,
+                        cap - counters.delivered_bytes));
+      }
+      if (result.ok()) {
+        counters.delivered_bytes += result.text().size() + call->framing_bytes;
+      } else {
+        --counters.delivered;
+      }
+    }
+    answer(*call, result);
+  }
+
+  void came_back(const HostToolCallState& call) {
+    const std::lock_guard lock(mutex);
+    if (call.running) return;
+    --shared->abandoned;
+    log(LogLevel::info,
+        fmt::format("host tool {} came back after its call had been answered", quoted(call.name)));
+  }
+
+  void answer(HostToolCallState& call, const HostToolAnswer& result) const {
+    if (call.observed) contained("the observer", [&] { call.observed(result); });
+    contained("passing on an answer", [&] { call.answered(result); });
+    // What they hold ends with the answer, not with a function that does not come back.
+    call.observed = {};
+    call.answered = {};
+  }
+
+  // -- Time and the end
+  // ----------------------------------------------------------------------------
+
+  // With `mutex` held.
+  void set_alarm_for(Clock::time_point time) {
+    if (alarm && *alarm <= time) return;
+    alarm = time;
+    crew->set_alarm(time);
+  }
+
+  void answer_overdue() {
+    const auto now = Clock::now();
+    std::vector<CallPointer> overdue;
+    {
+      const std::lock_guard lock(mutex);
+      if (closed) return;
+      alarm.reset();
+      for (const CallPointer& call : unanswered) {
+        if (call->deadline && *call->deadline <= now) overdue.push_back(call);
+      }
+      for (const CallPointer& call : overdue) give_up(call);
+      for (const CallPointer& call : unanswered) {
+        if (call->deadline) set_alarm_for(*call->deadline);
+      }
+    }
+    for (const CallPointer& call : overdue) {
+      call->stop.request_stop();
+      const std::string time = seconds_text(*call->tool->tool.timeout);
+      log(LogLevel::warning, fmt::format("host tool {} has not answered within {} s and was told "
+                                         "to stop",
+                                         quoted(call->name), time));
+      answer(*call, HostToolAnswer::refused(
+                        fmt::format("host tool {} did not answer within {} seconds. What it did by "
+                                    "then is not known.",
+                                    quoted(call->name), time)));
+    }
+    run_waiting();
+  }
+
+  // With `mutex` held: the call is not waited for any more.
+  void give_up(const CallPointer& call) {
+    call->settled = true;
+    std::erase(unanswered, call);
+    --counters.delivered;
+    if (call->running) {
+      call->running = false;
+      --running;
+      ++shared->abandoned;
+    } else {
+      std::erase(waiting, call);
+    }
+  }
+
+  void close() {
+    std::vector<CallPointer> cut_off;
+    {
+      const std::lock_guard lock(mutex);
+      if (closed) return;
+      closed = true;
+      cut_off = unanswered;
+      for (const CallPointer& call : cut_off) give_up(call);
+    }
+    for (const CallPointer& call : cut_off) {
+      call->stop.request_stop();
+      answer(*call, HostToolAnswer::refused("the run is over."));
+    }
+  }
+};
+
+HostToolRun::HostToolRun(std::shared_ptr<HostToolRegistry> registry, HostToolRunOptions options)
+    : state_(std::make_shared<State>()) {
+  if (!registry) throw InvalidArgument("a run of host tools without a registry");
+  if (options.max_parallel_calls == 0) throw InvalidArgument("max_parallel_calls is 0");
+  registry->aggregate();
+  state_->shared = registry->state_;
+  state_->registry = std::move(registry);
+  state_->caller = {options.id.empty() ? random_hex(6) : std::move(options.id), options.key};
+  state_->options = std::move(options);
+  crew_ = std::make_unique<Crew>(state_->options.log);
+  state_->crew = crew_.get();
+  crew_->on_alarm([weak = std::weak_ptr(state_)] {
+    if (const auto state = weak.lock()) state->answer_overdue();
+  });
+}
+
+HostToolRun::~HostToolRun() { close(); }
+
+const std::string& HostToolRun::id() const { return state_->caller.run_id; }
+
+HostToolCounters HostToolRun::counters() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->counters;
+}
+
+void HostToolRun::dispatch(std::string_view name, std::string_view arguments,
+                           std::uint64_t framing_bytes, Answered answered) {
+  state_->dispatch(name, arguments, framing_bytes, std::move(answered));
+}
+
+HostToolAnswer HostToolRun::dispatch(std::string_view name, std::string_view arguments,
+                                     std::uint64_t framing_bytes) {
+  // Held by the job alone, so that a crew that drops it unrun breaks it.
+  auto promise = std::make_shared<std::promise<HostToolAnswer>>();
+  auto future = promise->get_future();
+  crew_->post([state = state_, promise = std::move(promise), framing_bytes,
+               name = std::string(name), arguments = std::string(arguments)] {
+    state->dispatch(name, arguments, framing_bytes,
+                    [promise](const HostToolAnswer& answer) { promise->set_value(answer); });
+  });
+  try {
+    return future.get();
+  } catch (const std::future_error&) {
+    return HostToolAnswer::refused("the run is over.");
+  }
+}
+
+void HostToolRun::close() noexcept {
+  if (!owner_.is_current()) return;
+  state_->contained("closing", [this] { state_->close(); });
+  if (const std::size_t left = crew_->stop(state_->options.close_patience); left > 0) {
+    state_->contained("closing", [&] {
+      state_->log(
+          LogLevel::warning,
+          fmt::format("{} functions were told to stop, have not, and are left to themselves",
+                      left));
+    });
+  }
+}
+
+Crew& HostToolRun::crew() { return *crew_; }
+
+}  // namespace casemate

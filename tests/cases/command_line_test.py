@@ -355,6 +355,18 @@ class Surface(Case):
                            "SandboxFileError")
         self.assertFalse(self.out.exists())
 
+    def test_runs_of_one_key_share_a_sandbox_and_another_limit_is_refused_while_it_is_busy(self):
+        program = self.write("p.py", "print('up'); input()")
+        first = self.start(self.argv("--thread", "t", "--stdin", program), stdin=subprocess.PIPE)
+        self.assertEqual(first.stdout.readline(), b"up\n")
+        result = self.run_json("print(1)", "--thread", "t")
+        self.assertEqual((result.status, result.json["sandbox"]["reused"]), (0, True), result)
+        self.assertRefused(self.run_program("print(1)", "--thread", "t", "--memory", "64M"), "SandboxBusy")
+        result = self.run_json("print(1)", "--thread", "u", "--memory", "64M")
+        self.assertEqual((result.status, result.json["sandbox"]["reused"]), (0, False), result)
+        out, err = first.communicate(b"\n", timeout=30)
+        self.assertEqual((first.returncode, out), (0, b""), err)
+
     def test_help_names_verbs_and_shows_defaults(self):
         for words in ([], ["--help"]):
             result = self.run_argv([str(PROGRAM), *words])

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -216,6 +217,53 @@ TEST_F(LinuxLifecycle, AHostThatIsKilledLeavesNothing) {
   EXPECT_EQ(processes_in("user", inode), std::set<ProcessIdentity>{});
   EXPECT_TRUE(wait_until_empty(state() / "sandboxes"));
   EXPECT_EQ(control_groups_of(id), std::vector<std::string>{});
+}
+
+// The names of the directories that were made in `new/` since the watch began: the ids.
+std::vector<std::string> made_ids(int watch) {
+  std::vector<std::string> ids;
+  alignas(inotify_event) char buffer[8192];
+  for (ssize_t size = 0; (size = read(watch, buffer, sizeof buffer)) > 0;) {
+    for (ssize_t at = 0; at < size;) {
+      const auto* event = reinterpret_cast<const inotify_event*>(&buffer[at]);
+      if (event->len > 0) ids.emplace_back(event->name);
+      at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+    }
+  }
+  return ids;
+}
+
+// LC-04
+TEST_F(LinuxLifecycle, WhereverAHostIsKilledNothingStays) {
+  acquire(key(), spec()).reset();  // makes the state directory
+  ASSERT_TRUE(wait_until_empty(state() / "sandboxes"));
+  const sys::UniqueFd watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  ASSERT_GE(inotify_add_watch(watch.get(), (state() / "new").c_str(), IN_CREATE), 0);
+  for (int i = 0; i < 30; ++i) {
+    OtherProcess other([&](int channel) {
+      const auto own = another_backend();
+      OtherProcess::say(channel, "begin");
+      const auto sandbox = own->acquire(key(std::to_string(i % 3)), spec(), {});
+      sandbox->exec(shell("true"), {});
+      pause();
+    });
+    EXPECT_EQ(other.hear(), "begin");
+    const auto until = std::chrono::steady_clock::now() + i * 400us;
+    while (std::chrono::steady_clock::now() < until) {
+    }
+    other.end();
+  }
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(acquire(key(std::to_string(i)), spec())->exec(shell("echo alive"), {}).stdout,
+              "alive\n");
+  }
+  const std::vector<std::string> ids = made_ids(watch.get());
+  EXPECT_GE(ids.size(), 3U);
+  backend().list();  // sweeps
+  for (const char* name : {"sandboxes", "new", "trash"}) {
+    EXPECT_TRUE(wait_until_empty(state() / name)) << name;
+  }
+  for (const std::string& id : ids) EXPECT_EQ(control_groups_of(id), std::vector<std::string>{});
 }
 
 // LC-12

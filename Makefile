@@ -48,5 +48,7 @@ bench: program ## measure this build beside other sandboxes
 	@scripts/bootstrap engines
 	@bench/run
 
-install: program ## install the program under PREFIX (/usr/local)
+install: ## install the program and the library under PREFIX (/usr/local)
+	@scripts/bootstrap run
+	@scripts/build release --target casemate_installed
 	cmake --install build/release --prefix $(PREFIX)

@@ -3,16 +3,21 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# All that `cmake --install` copies, so that it can be built without the rest.
+add_custom_target(casemate_installed)
+
 if(TARGET casemate_program)
+    add_dependencies(casemate_installed casemate_program)
     install(TARGETS casemate_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
 get_property(library GLOBAL PROPERTY CASEMATE_LIBRARY)
+add_dependencies(casemate_installed casemate_fmt ${library})
 install(TARGETS casemate_headers casemate_fmt ${library} EXPORT casemate
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/casemate"
     DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT library
-    FILES_MATCHING PATTERN "*.h" PATTERN "agent" EXCLUDE)
+    FILES_MATCHING PATTERN "*.h" PATTERN "*_test.h" EXCLUDE PATTERN "agent" EXCLUDE)
 
 set(package "${CMAKE_INSTALL_LIBDIR}/cmake/casemate")
 install(EXPORT casemate NAMESPACE casemate:: DESTINATION "${package}" COMPONENT library)

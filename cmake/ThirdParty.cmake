@@ -6,6 +6,8 @@ find_package(Threads REQUIRED)
 
 # 1.81 by name: Debian's unversioned Boost is 1.74, and the two cannot be installed together.
 set(Boost_USE_STATIC_LIBS ON)
+# Debian 12's CMake is a release older than its Boost 1.81 and would warn of what it cannot know.
+set(Boost_NO_WARN_NEW_VERSIONS ON)
 find_package(Boost 1.81 EXACT REQUIRED COMPONENTS json)
 
 # Imports NAME::NAME from its static archive. The headers are in the compiler's default path.

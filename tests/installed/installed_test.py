@@ -1,6 +1,7 @@
 """The installed library serves a project that knows nothing of this tree."""
 
 import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -47,14 +48,30 @@ class Installed(unittest.TestCase):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
+    def test_only_what_users_need_is_there(self):
+        headers = [path.name for path in self.prefix.rglob("*.h")]
+        self.assertIn("sandbox.h", headers)
+        self.assertEqual([name for name in headers if name.endswith("_test.h")], [])
+
+    def test_one_target_builds_all_that_is_installed(self):
+        # The archives and programs of the install script, against what the target builds.
+        script = "".join(path.read_text() for path in BUILD.rglob("cmake_install.cmake"))
+        installed = set(re.findall(r'"([^"]+\.a|[^"]+/casemate)"', script))
+        installed = {Path(name).name for name in installed if name.startswith(str(BUILD))}
+        plan = run("ninja", "-C", str(BUILD), "-t", "commands", "casemate_installed")
+        built = {Path(name).name for name in plan.split()}
+        self.assertTrue(installed)
+        self.assertEqual(installed - built, set())
+
     def test_a_project_finds_and_links_it(self):
         source = Path(self.folder.name) / "host"
         source.mkdir()
         (source / "CMakeLists.txt").write_text(PROJECT)
         (source / "host.cc").write_text(HOST)
         build = source / "build"
-        run("cmake", "-G", "Ninja", "-S", str(source), "-B", str(build),
-            f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        said = run("cmake", "-G", "Ninja", "-S", str(source), "-B", str(build),
+                   f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        self.assertNotIn("Warning", said)
         run("cmake", "--build", str(build))
         self.assertEqual(run(str(build / "host")), "SandboxBusy: in use\n")
 

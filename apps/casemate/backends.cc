@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 
 #include "apps/casemate/console.h"
+#include "apps/casemate/values.h"
 #include "apps/casemate/verbs.h"
 #include "apps/casemate/wiring.h"
 #include "casemate/base/json.h"
@@ -63,6 +64,12 @@ json::object record(const BackendDeclarations& declared, const BackendProbe& pro
   };
 }
 
+// As --files-in-limit takes it.
+std::string caps_text(const TransferLimits& limits) {
+  return fmt::format("{},{},{}", size_text(limits.max_bytes_per_file),
+                     size_text(limits.max_total_bytes), limits.max_files);
+}
+
 std::string text(const BackendDeclarations& declared, const BackendProbe& probe) {
   std::string lines = fmt::format(
       "{}: {}\n", declared.name,
@@ -73,6 +80,8 @@ std::string text(const BackendDeclarations& declared, const BackendProbe& probe)
   line("isolation", declared.isolation ? to_string(*declared.isolation) : "none stated");
   line("egress", join_names(declared.egress_modes));
   line("capabilities", join_names(declared.capabilities));
+  line("files in", caps_text(declared.limits.files_in));
+  line("files out", caps_text(declared.limits.files_out));
   line("limits held", join_names(declared.enforceable_limits));
   line("not held", join_names(limits_not_held(declared)));
   line("engine", probe.engine);

@@ -32,14 +32,16 @@ struct Verb {
 constexpr std::array kVerbs = {Verb{&kRunVerb, run}, Verb{&kBackendsVerb, backends}};
 
 const Verb& find_verb(std::string_view name) {
+  const bool option = name.starts_with('-');
   std::vector<std::string_view> names;
+  if (option) names = {"--help", "--version"};
   for (const Verb& verb : kVerbs) {
     if (verb.spec->name == name) return verb;
-    names.push_back(verb.spec->name);
+    if (!option) names.push_back(verb.spec->name);
   }
-  names.insert(names.end(), {"--help", "--version"});
-  throw InvalidArgument(fmt::format("unknown verb '{}'", escape_for_display(name)),
-                        fmt::format("the nearest is {}", nearest(name, names)));
+  throw InvalidArgument(
+      fmt::format("unknown {} '{}'", option ? "option" : "verb", escape_for_display(name)),
+      fmt::format("the nearest is {}", nearest(name, names)));
 }
 
 int run_verb(const Verb& verb, Words words) {
@@ -71,7 +73,7 @@ int run_line(Words words) {
   } catch (const OutputClosed&) {
     return kExitOutputClosed;
   } catch (const std::exception& failure) {
-    return report(failure, format);
+    return report(in_words_of_the_command_line(failure), format);
   }
 }
 

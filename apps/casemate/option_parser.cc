@@ -86,7 +86,8 @@ ParsedLine parse_line(std::span<const char* const> words, std::span<const Option
       name = word.substr(0, equals);
       inline_value = word.substr(equals + 1);
     }
-    const OptionSpec* option = word == "--help" ? &kHelp : find_option(name, options);
+    const bool help = word == "--help" || word == "-h";
+    const OptionSpec* option = help ? &kHelp : find_option(name, options);
     if (option == nullptr) refuse_unknown(name, options);
     if (option->value.empty()) {
       if (inline_value) throw InvalidArgument(fmt::format("{} takes no value", option->name));

@@ -54,7 +54,8 @@ class ParsedLine {
 };
 
 // Takes `words` (behind the verb) apart. `--name value` and `--name=value` are the same; a value
-// may be empty and may begin with a dash; `-` is an operand; `--help` is a flag of every table.
+// may be empty and may begin with a dash; `-` is an operand; `--help`
+// (or `-h`) is a flag of every table.
 // Throws `InvalidArgument`, one line, for an unknown option (naming the nearest one), a missing
 // value, a value for a flag, and a second value where one is allowed.
 ParsedLine parse_line(std::span<const char* const> words, std::span<const OptionSpec> options);

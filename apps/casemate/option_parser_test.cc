@@ -76,6 +76,7 @@ TEST(OptionParser, EndsOptionsAtTwoDashes) {
 
 TEST(OptionParser, AllowsFlagsTwiceAndTakesHelpAnywhereButInAValue) {
   EXPECT_TRUE(parse({"-v", "-v", "--help"}).has("--help"));
+  EXPECT_TRUE(parse({"-h"}).has("--help"));
   EXPECT_FALSE(parse({"--file", "--help"}).has("--help"));
   EXPECT_FALSE(parse({"--", "--help"}).has("--help"));
 }

@@ -1,39 +1,78 @@
 #include "apps/casemate/refusal.h"
 
-#include <fmt/format.h>
-
-#include <string>
-#include <string_view>
+#include <algorithm>
+#include <array>
 
 #include "apps/casemate/console.h"
-#include "casemate/core/errors.h"
 #include "casemate/kinds/codeact/run_json.h"
 #include "casemate/transfer/artifact_name.h"
 
 namespace casemate::app {
 
-void say_error(const std::exception& failure) noexcept {
+namespace {
+
+struct HintInOptions {
+  std::string_view code;
+  // Translated only where the library's hint has this in it.
+  std::string_view when;
+  std::string_view hint;
+};
+
+constexpr auto kHints = std::to_array<HintInOptions>({
+    {"SandboxTransferCapExceeded", "files in",
+     "raise --files-in-limit PER_FILE,TOTAL,COUNT, or share less"},
+    {"SandboxTransferCapExceeded", "files out",
+     "raise --files-out-limit PER_FILE,TOTAL,COUNT, or have the program write less"},
+    {"SandboxTransferLimitsNotPermitted", "",
+     "lower --files-in-limit or --files-out-limit; `casemate backends` shows the most a backend "
+     "takes"},
+    {"SandboxBackendNotPermitted", "",
+     "lower --min-isolation, or choose a backend of that rung; `casemate backends` lists them"},
+    {"SandboxCapabilityDenied", "",
+     "leave out --deny-capability, or what needs the capability (files_out: --output, --manifest)"},
+    {"SandboxLimitNotEnforceable", "",
+     "leave the limit out: a default that cannot be held shows as limits_not_held"},
+    {"SandboxImageNotSupported", "", "use --image host"},
+    {"SandboxLandingExists", "overwrite", "give --overwrite or another --out-dir"},
+});
+
+}  // namespace
+
+std::string hint_in_options(std::string_view code, std::string_view hint) {
+  // A file of --file that cannot be read comes without a hint.
+  if (code == "SandboxFileError" && hint.empty()) {
+    return "give --file NAME=PATH with the PATH of a regular file that can be read";
+  }
+  // What already speaks of options was said here.
+  if (hint.find("--") != std::string_view::npos) return std::string(hint);
+  const auto found = std::ranges::find_if(kHints, [&](const HintInOptions& entry) {
+    return entry.code == code && hint.find(entry.when) != std::string_view::npos;
+  });
+  return std::string(found == kHints.end() ? hint : found->hint);
+}
+
+Reworded in_words_of_the_command_line(const std::exception& failure) {
   const auto* refusal = dynamic_cast<const SandboxError*>(&failure);
   if (refusal == nullptr) {
-    say_error("InternalError", failure.what(), "run again with -v and report what it says");
-    return;
+    return {"InternalError", failure.what(), "run again with -v and report what it says"};
   }
   // A name that was refused is kept from models; the operator may see it, escaped.
   const auto* name = dynamic_cast<const ArtifactNameRefused*>(refusal);
-  say_error(refusal->code(), name != nullptr ? name->operator_message() : refusal->what(),
-            refusal->hint());
+  return {std::string(refusal->code()),
+          name != nullptr ? name->operator_message() : refusal->message(),
+          hint_in_options(refusal->code(), refusal->hint())};
 }
 
-int report(const std::exception& failure, OutputFormat format) {
-  say_error(failure);
-  const bool unwritable = dynamic_cast<const OutputFailed*>(&failure) != nullptr;
-  if (format == OutputFormat::streams || unwritable) return kExitRefused;
+int report(const Reworded& refusal, OutputFormat format) {
+  say_error(refusal.code(), refusal.what(), refusal.hint());
+  // Where output cannot be written there is nowhere to put an object.
+  if (format == OutputFormat::streams || refusal.code() == "OutputFailed") return kExitRefused;
   try {
-    write_all(1, codeact_failure_json(failure) + '\n');
+    write_all(1, codeact_failure_json(refusal) + '\n');
   } catch (const OutputClosed&) {
     return kExitOutputClosed;
   } catch (const OutputFailed& failed) {
-    say_error(failed);
+    say_error(failed.code(), failed.what(), failed.hint());
   }
   return kExitRefused;
 }

@@ -1,16 +1,36 @@
 #pragma once
 
 #include <exception>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "casemate/core/errors.h"
 
 namespace casemate::app {
 
 enum class OutputFormat : bool { streams, json };
 
-// `casemate: error: CODE: what; what to do` on standard error. What is not one of the library's
-// refusals has the code "InternalError".
-void say_error(const std::exception& failure) noexcept;
+// What to do about a refusal, in terms of options: the library's hints speak of specs and sinks.
+// `hint` itself where it needs no translation.
+std::string hint_in_options(std::string_view code, std::string_view hint);
 
-// The same, and for JSON the object of a refusal on standard output. Returns the exit status.
-int report(const std::exception& failure, OutputFormat format);
+// The same refusal with that hint, and with the message that only an operator may see.
+class Reworded final : public SandboxError {
+ public:
+  Reworded(std::string code, const std::string& message, std::string hint)
+      : SandboxError(message, std::move(hint)), code_(std::move(code)) {}
+  std::string_view code() const noexcept override { return code_; }
+
+ private:
+  std::string code_;
+};
+
+// What is not one of the library's refusals has the code "InternalError".
+Reworded in_words_of_the_command_line(const std::exception& failure);
+
+// `casemate: error: CODE: what; what to do` on standard error and, for JSON, the object of a
+// refusal on standard output. Returns the exit status.
+int report(const Reworded& refusal, OutputFormat format);
 
 }  // namespace casemate::app

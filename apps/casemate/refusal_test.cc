@@ -31,19 +31,26 @@ Said said(const std::function<void()>& call) {
 }
 
 TEST(RefusalReport, IsOneLineWithCodeMessageAndHint) {
-  const Said texts =
-      said([] { EXPECT_EQ(report(SandboxBusy("in use", "wait"), OutputFormat::streams), 125); });
+  const Said texts = said([] {
+    EXPECT_EQ(
+        report(in_words_of_the_command_line(SandboxBusy("in use", "wait")), OutputFormat::streams),
+        125);
+  });
   EXPECT_EQ(texts.err, "casemate: error: SandboxBusy: in use; wait\n");
   EXPECT_EQ(texts.out, "");
 }
 
 TEST(RefusalReport, IsOneLineWhateverTheMessageHolds) {
-  const Said texts = said([] { say_error(InvalidArgument("a\nb\x1b[2J\xff")); });
+  const Said texts = said([] {
+    report(in_words_of_the_command_line(InvalidArgument("a\nb\x1b[2J\xff")), OutputFormat::streams);
+  });
   EXPECT_EQ(texts.err, "casemate: error: InvalidArgument: a b^[[2J\xef\xbf\xbd\n");
 }
 
 TEST(RefusalReport, IsAnObjectToo) {
-  const Said texts = said([] { report(SandboxBusy("in use", "wait"), OutputFormat::json); });
+  const Said texts = said([] {
+    report(in_words_of_the_command_line(SandboxBusy("in use", "wait")), OutputFormat::json);
+  });
   EXPECT_EQ(
       texts.out,
       R"({"status":"refused","error":{"code":"SandboxBusy","message":"in use","hint":"wait"}})"
@@ -56,15 +63,33 @@ TEST(RefusalReport, ShowsARefusedNameToTheOperatorEscaped) {
     try {
       validate_artifact_name("../a\nb");
     } catch (const SandboxError& refused) {
-      say_error(refused);
+      report(in_words_of_the_command_line(refused), OutputFormat::streams);
     }
   });
   EXPECT_THAT(texts.err, HasSubstr("../a\\nb"));
 }
 
 TEST(RefusalReport, NamesWhatIsNoneOfOurs) {
-  const Said texts = said([] { say_error(std::runtime_error("broken")); });
-  EXPECT_THAT(texts.err, StartsWith("casemate: error: InternalError: broken"));
+  const Reworded refusal = in_words_of_the_command_line(std::runtime_error("broken"));
+  EXPECT_EQ(refusal.code(), "InternalError");
+  EXPECT_EQ(refusal.message(), "broken");
+}
+
+TEST(RefusalReport, SpeaksOfOptions) {
+  EXPECT_THAT(hint_in_options("SandboxTransferCapExceeded", "raise the cap for files in"),
+              StartsWith("raise --files-in-limit"));
+  EXPECT_THAT(hint_in_options("SandboxTransferCapExceeded", "raise the cap for files out"),
+              StartsWith("raise --files-out-limit"));
+  EXPECT_EQ(hint_in_options("SandboxTransferCapExceeded", "share a directory that holds less"),
+            "share a directory that holds less");
+  EXPECT_THAT(hint_in_options("SandboxBackendNotPermitted", "lower min_isolation"),
+              HasSubstr("--min-isolation"));
+  EXPECT_EQ(hint_in_options("SandboxLandingExists", "let the sink overwrite"),
+            "give --overwrite or another --out-dir");
+  EXPECT_EQ(hint_in_options("SandboxLandingExists", "choose another name"), "choose another name");
+  EXPECT_THAT(hint_in_options("SandboxFileError", ""), HasSubstr("--file"));
+  EXPECT_EQ(hint_in_options("SandboxFileError", "free some space"), "free some space");
+  EXPECT_EQ(hint_in_options("InvalidArgument", "give --x or --y"), "give --x or --y");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,7 @@
 #include "casemate/kinds/codeact/run.h"
 #include "casemate/kinds/codeact/run_json.h"
 #include "casemate/policy/router.h"
+#include "casemate/transfer/artifact_name.h"
 #include "casemate/transfer/file_store.h"
 #include "casemate/transfer/sink.h"
 
@@ -73,6 +75,26 @@ SandboxSpec make_spec(const RunOptions& options, CodeactOutputs outputs) {
   return codeact_sandbox_spec(spec);
 }
 
+// What is known before the start need not cost a run. Whatever comes to lie there meanwhile is
+// refused by the sink.
+void refuse_outputs_that_are_there(const RunOptions& options) {
+  if (options.overwrite) return;
+  for (const std::string& name : options.outputs) {
+    // A name that breaks a rule is refused by that rule, and leads nowhere here.
+    if (artifact_name_fault(name)) continue;
+    const auto path = std::filesystem::path(*options.out_dir) / normalise_nfc(name);
+    std::error_code ignored;
+    const auto type = std::filesystem::symlink_status(path, ignored).type();
+    if (type == std::filesystem::file_type::none || type == std::filesystem::file_type::not_found) {
+      continue;
+    }
+    throw SandboxLandingExists(
+        fmt::format("\"{}\" is already there in --out-dir", escape_for_display(name)),
+        type == std::filesystem::file_type::directory ? "choose another --output or --out-dir"
+                                                      : "give --overwrite or another --out-dir");
+  }
+}
+
 CodeactWiring make_wiring(const RunOptions& options, Backends backends, const Log& log) {
   CodeactOutputs outputs = CodeactOutputs::none;
   if (options.manifest) outputs = CodeactOutputs::manifest;
@@ -104,14 +126,6 @@ CodeactRequest make_request(const RunOptions& options) {
   return request;
 }
 
-// The library speaks of a sink that overwrites; here that is an option.
-void name_the_option(CodeactRun& run) {
-  if (!run.collect_error || run.collect_error->code != "SandboxLandingExists") return;
-  // Not where overwriting would not help, as with a directory.
-  if (run.collect_error->hint.find("overwrite") == std::string::npos) return;
-  run.collect_error->hint = "give --overwrite or another --out-dir";
-}
-
 // An output that was named and not written fails a run that did not fail by itself.
 void count_missing_outputs(CodeactRun& run) {
   const bool succeeded = run.result.outcome == Outcome::exited && run.result.exit_code == 0;
@@ -127,13 +141,34 @@ void count_missing_outputs(CodeactRun& run) {
       .sentence = {}};
 }
 
-void say_what_came_of_it(const CodeactRun& run) {
+void log_run(const CodeactRun& run, const Log& log) {
+  const auto ms = [](std::chrono::nanoseconds time) {
+    return std::chrono::duration<double, std::milli>(time).count();
+  };
+  const CodeactTimings& timings = run.timings;
+  write_log(log, LogLevel::info,
+            fmt::format("sandbox {} of backend {}, isolation {}, image {}, {}", run.sandbox.id,
+                        run.sandbox.backend, to_string(run.sandbox.isolation), run.sandbox.image,
+                        run.sandbox.reused ? "which was there" : "made for this run"));
+  write_log(log, LogLevel::info,
+            fmt::format("{}; ms: acquire {:.1f}, stage {:.1f}, run {:.1f}, collect {:.1f}, in all "
+                        "{:.1f}; processor {:.1f}; peak memory {} bytes",
+                        to_string(run.result.outcome), ms(timings.acquire), ms(timings.stage),
+                        ms(timings.run), ms(timings.collect), ms(timings.total), ms(run.result.cpu),
+                        run.result.peak_memory));
+}
+
+void say_what_came_of_it(const RunOptions& options, const CodeactRun& run) {
   for (const std::string& note : run.notes) say("note: " + note);
   for (const LandedArtifact& artifact : run.artifacts) {
     say_line("saved " + escape_for_display(artifact.name, kWholeName));
   }
   for (const std::string& name : run.missing_outputs) {
     say_line("missing " + escape_for_display(name, kWholeName));
+  }
+  const bool lands = options.manifest || !options.outputs.empty();
+  if (!lands && (options.out_dir || options.overwrite)) {
+    say("note: nothing lands: there is no --output and no --manifest.");
   }
   if (run.collect_error) {
     say_error(run.collect_error->code, run.collect_error->message, run.collect_error->hint);
@@ -181,30 +216,35 @@ int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
     request.on_output = [&](OutputStream stream, std::span<const char> bytes) {
       (stream == OutputStream::out ? out : err).write(bytes);
     };
-    // The last step that is told before the output comes is the program's start.
-    request.progress = [&](std::string_view) {
-      const auto end = std::chrono::steady_clock::now() + options.timeout;
-      out.set_end_of_time(end);
-      err.set_end_of_time(end);
-    };
   }
+  request.progress = [&](std::string_view step) {
+    write_log(wiring.owner.log, LogLevel::info, step);
+    // The last step that is told before the output comes is the program's start.
+    const auto end = std::chrono::steady_clock::now() + options.timeout;
+    out.set_end_of_time(end);
+    err.set_end_of_time(end);
+  };
   const OwnSandbox sandbox(options, wiring.router);
   try {
     CodeactRun run = run_codeact(wiring, options.key, request, {std::nullopt, stop.token()});
     if (out_directory) out_directory->keep();
     out.finish();
     err.finish();
-    name_the_option(run);
+    if (run.collect_error) {
+      run.collect_error->hint = hint_in_options(run.collect_error->code, run.collect_error->hint);
+    }
     count_missing_outputs(run);
     if (options.json) write_all(STDOUT_FILENO, codeact_run_json(run, ArtifactPaths::shown) + '\n');
-    say_what_came_of_it(run);
+    log_run(run, wiring.owner.log);
+    say_what_came_of_it(options, run);
     const int status = exit_status(run, stop);
     if (out.dropped_bytes() + err.dropped_bytes() == 0 || stop.exit_status()) return status;
     say_error("OutputFailed", "nobody read the output; the rest of it was dropped",
               "read it, or send it to a file");
     return status == 0 ? kExitRefused : status;
   } catch (const SandboxCancelled& cancelled) {
-    report(cancelled, options.json ? OutputFormat::json : OutputFormat::streams);
+    report(in_words_of_the_command_line(cancelled),
+           options.json ? OutputFormat::json : OutputFormat::streams);
     return stop.exit_status().value_or(128 + SIGINT);
   }
 }
@@ -224,6 +264,7 @@ int check(const RunOptions& options, const Backends& backends, const Log& log) {
 }  // namespace
 
 int run_program(const RunOptions& options, const Backends& backends, const Log& log) {
+  refuse_outputs_that_are_there(options);
   if (options.check) return check(options, backends, log);
   return run_to_its_end(options, make_wiring(options, backends, log));
 }

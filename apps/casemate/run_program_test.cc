@@ -141,12 +141,39 @@ TEST_F(RunProgram, LandsOutputsAndNamesThem) {
   EXPECT_EQ(ran.status, 0);
   EXPECT_EQ(ran.err, "saved x\n");
   EXPECT_EQ(std::filesystem::file_size(directory_ / "out" / "x"), 7U);
-  const Ran again = run(script, with_output({"--json"}));
-  EXPECT_EQ(again.status, 125);
-  EXPECT_THAT(again.err, HasSubstr("casemate: error: SandboxLandingExists: "));
-  EXPECT_THAT(again.err, HasSubstr("give --overwrite"));
-  EXPECT_THAT(again.out, HasSubstr(R"("status":"exited","exit_code":0)"));
   EXPECT_EQ(run(script, with_output({"--overwrite"})).status, 0);
+}
+
+TEST_F(RunProgram, RefusesBeforeTheStartToReplaceAnOutputThatIsThere) {
+  const auto never = [](const in_process::Execution&) -> ExecResult {
+    throw std::logic_error("started");
+  };
+  std::filesystem::create_directories(directory_ / "out");
+  std::filesystem::create_symlink("nowhere", directory_ / "out" / "x");
+  EXPECT_THROW(run(never, with_output()), SandboxLandingExists);
+  EXPECT_THROW(run(never, with_output({"--check"})), SandboxLandingExists);
+  EXPECT_TRUE(backend_->keys().empty());
+}
+
+TEST_F(RunProgram, KeepsTheOutcomeWhenAFileComesToLieWhereAnOutputLands) {
+  const Ran ran = run(
+      [this](const in_process::Execution& execution) {
+        execution.store.put_file(execution.directory + "/x", "content");
+        std::ofstream(directory_ / "out" / "x") << "meanwhile";
+        return in_process::finished();
+      },
+      with_output({"--json"}));
+  EXPECT_EQ(ran.status, 125);
+  EXPECT_THAT(ran.err, HasSubstr("casemate: error: SandboxLandingExists: "));
+  EXPECT_THAT(ran.err, HasSubstr("give --overwrite"));
+  EXPECT_THAT(ran.out, HasSubstr(R"("status":"exited","exit_code":0)"));
+}
+
+TEST_F(RunProgram, SaysThatNothingLandsWhereNoOutputIsNamed) {
+  const Ran ran = run([](const auto&) { return in_process::finished(); },
+                      {"--out-dir", (directory_ / "out").string()});
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_THAT(ran.err, HasSubstr("note: nothing lands"));
 }
 
 TEST_F(RunProgram, RefusesWithoutStartingAnythingAndLeavesNoDirectory) {

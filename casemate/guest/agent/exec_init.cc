@@ -65,8 +65,8 @@ sys::UniqueFd watch_children() {
   sigaddset(&children, SIGCHLD);
   if (sigprocmask(SIG_BLOCK, &children, nullptr) != 0) sys::throw_errno("sigprocmask");
   // Somebody may have left it ignored, and then there would be nothing to reap.
-  std::signal(SIGCHLD, SIG_DFL);
-  std::signal(SIGPIPE, SIG_IGN);
+  static_cast<void>(std::signal(SIGCHLD, SIG_DFL));
+  static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
   sys::UniqueFd watch(signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!watch) sys::throw_errno("signalfd");
   return watch;
@@ -164,6 +164,7 @@ class ExecInit {
     Pipe report = make_pipe();
 
     std::vector<int> group_numbers;
+    group_numbers.reserve(groups.size());
     for (const sys::UniqueFd& group : groups) group_numbers.push_back(group.get());
 
     put(FrameType::begun);
@@ -419,7 +420,7 @@ class ExecInit {
 
 }  // namespace
 
-int run_exec_init(sys::UniqueFd connection, std::vector<sys::UniqueFd> groups,
+int run_exec_init(sys::UniqueFd connection, const std::vector<sys::UniqueFd>& groups,
                   sys::UniqueFd parent_alive, Place& place) noexcept try {
   harden_process(parent_alive.get());
   ExecInit init(connection.get(), place);

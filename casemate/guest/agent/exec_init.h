@@ -18,7 +18,7 @@ namespace casemate::guest {
 //
 // What it buffers is bounded: `kStdinWindow` of input, 128 KiB and two frames of output. A host
 // that reads slowly blocks the program on its pipe and nothing else: the timeout still bites.
-int run_exec_init(sys::UniqueFd connection, std::vector<sys::UniqueFd> groups,
+int run_exec_init(sys::UniqueFd connection, const std::vector<sys::UniqueFd>& groups,
                   sys::UniqueFd parent_alive, Place& place) noexcept;
 
 }  // namespace casemate::guest

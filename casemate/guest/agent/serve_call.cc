@@ -67,8 +67,8 @@ class CallProcess {
   int run() {
     fill_standard_descriptors();
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    std::signal(SIGPIPE, SIG_IGN);
-    std::signal(SIGCHLD, SIG_DFL);
+    static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
+    static_cast<void>(std::signal(SIGCHLD, SIG_DFL));
     self_ = open_pidfd(getpid());
     if (!open()) return 1;
     const End end = serve();
@@ -156,7 +156,7 @@ class CallProcess {
       control_.reset();
       children_.clear();
       if (kind == AttachKind::exec) {
-        _exit(run_exec_init(std::move(connection), std::move(groups_), std::move(self_), place_));
+        _exit(run_exec_init(std::move(connection), groups_, std::move(self_), place_));
       }
       groups_.clear();
       _exit(serve_files(std::move(connection), std::move(self_), place_));

@@ -59,6 +59,7 @@ int run_line(Words words) {
     const std::string_view first = words.empty() ? "--help" : words[0];
     if (first == "--help" || first == "-h") {
       std::vector<const VerbSpec*> specs;
+      specs.reserve(kVerbs.size());
       for (const Verb& verb : kVerbs) specs.push_back(verb.spec);
       write_all(1, overview(specs));
       return 0;

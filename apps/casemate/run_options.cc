@@ -51,7 +51,9 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"--deny-identity", "NAME", kMany, "none",
      "refuse a run that acts under this identity: app or user", "--deny-identity user"},
     {"--label", "NAME=VALUE", kMany, "none", "kept with the sandbox", "--label job=nightly"},
-    {"--check", "", kOnce, "off", "match everything, start nothing: exit 0 or the refusal",
+    {"--check", "", kOnce, "off",
+     "match everything, start nothing: exit 0 or the refusal; with --json, "
+     "{\"check\":\"passed\",\"error\":null} or the refusal's object",
      "--check"},
     {"--image", "REF", kOnce, "host", "host: a read-only view of this machine's /usr",
      "--image host"},

@@ -256,6 +256,8 @@ int check(const RunOptions& options, const Backends& backends, const Log& log) {
   try {
     run_codeact(wiring, options.key, make_request(options), {});
   } catch (const WouldStart&) {
+    // No status: those of the surface say what became of a program.
+    if (options.json) write_all(STDOUT_FILENO, "{\"check\":\"passed\",\"error\":null}\n");
     return 0;
   }
   throw std::logic_error("a check got past the start of a sandbox");

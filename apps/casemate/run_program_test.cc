@@ -195,6 +195,8 @@ TEST_F(RunProgram, ChecksTheSameAndStartsNothing) {
   const Ran ran = run(never, with_output({"--check"}));
   EXPECT_EQ(ran.status, 0);
   EXPECT_EQ(ran.out + ran.err, "");
+  EXPECT_EQ(run(never, with_output({"--check", "--json"})).out,
+            "{\"check\":\"passed\",\"error\":null}\n");
   EXPECT_TRUE(backend_->keys().empty());
   EXPECT_FALSE(std::filesystem::exists(directory_ / "out"));
   EXPECT_THROW(run(never, {"--check", "--min-isolation", "vm"}), SandboxBackendNotPermitted);

@@ -42,6 +42,12 @@ struct SandboxRecord {
 // All methods may be called from several threads and, for a backend whose sandboxes outlive one
 // process, at the same time from several processes. State is the provider's: what another process
 // made is found, adopted and disposed here too.
+//
+// A host process has one lease on each sandbox that it acquired or attached, whatever becomes of
+// the handles: from the first acquire until the sandbox is disposed (by any process), the backend
+// is destroyed, or the process ends, also by a kill. A sandbox without a lease ends, unless the
+// spec's `keep_idle` lets it wait that long for the next. Conversations that are over are for the
+// host to dispose.
 class SandboxBackend {
  public:
   virtual ~SandboxBackend() = default;
@@ -49,11 +55,13 @@ class SandboxBackend {
   // What it claims now. Cheap: no process is started and nothing is waited for.
   virtual BackendDeclarations declarations() const = 0;
 
-  // Get-or-create for `(key, spec.kind)`. A live sandbox with the spec's fingerprint is adopted;
-  // an idle one with another is replaced; a busy one with another is `SandboxBusy`. A creator that
-  // loses a race adopts the winner's. Throws `SandboxUnavailable` (with the provider's reason),
-  // `SandboxTimeout`, `SandboxCancelled`, `SandboxImageNotSupported`, `SandboxImageInvalid`,
-  // `SandboxLimitNotEnforceable`, `InvalidArgument` for an empty key part; then nothing is left.
+  // Get-or-create for `(key, spec.kind)`. A live sandbox with the spec's fingerprint is adopted,
+  // and where this process has its lease already that is cheap; an idle one with another
+  // fingerprint is replaced; a busy one with another is `SandboxBusy`; one that died or was
+  // disposed is made anew. A creator that loses a race adopts the winner's. Throws
+  // `SandboxUnavailable` (with the provider's reason), `SandboxTimeout`, `SandboxCancelled`,
+  // `SandboxImageNotSupported`, `SandboxImageInvalid`, `SandboxLimitNotEnforceable`,
+  // `InvalidArgument` for an empty key part; then nothing is left.
   virtual std::shared_ptr<Sandbox> acquire(const SandboxKey& key, const SandboxSpec& spec,
                                            const CallControl& control) = 0;
 

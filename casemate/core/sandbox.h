@@ -141,10 +141,9 @@ struct SandboxInfo {
 };
 
 // A live sandbox. May be used from several threads; calls run concurrently, each in its own scope.
-// The handle holds the process's lease on it: destroying the last handle of a process gives the
-// lease back, and the sandbox ends when the last lease of all processes is gone (unless the spec's
-// `keep_idle` lets it wait). A handle whose sandbox died throws `SandboxUnavailable`; acquire
-// again to get a fresh one.
+// Destroying a handle ends nothing: the lease on the sandbox is the process's (see backend.h), and
+// the next acquire finds it as it was left. A handle whose sandbox died or was disposed throws
+// `SandboxUnavailable`; acquire again to get a fresh one.
 class Sandbox : public GuestFiles {
  public:
   ~Sandbox() override = default;

@@ -66,7 +66,8 @@ struct SandboxSpec {
   std::set<Identity> identities{};
   Egress egress = Egress::closed;
   std::optional<OsFamily> requires_os_family{};
-  // How long an unused sandbox waits for its next user after the last lease closed. 0: ends then.
+  // How long a sandbox waits for its next user after the last process that held it let go of it.
+  // 0: ends then.
   std::chrono::milliseconds keep_idle{0};
   Resources resources{};
 };

@@ -74,7 +74,7 @@ struct AgentSandboxParts {
   // throw `SandboxUnavailable`.
   std::function<std::shared_ptr<CallAccounting>(std::string_view id)> account;
   // Kept until the sandbox and its calls and processes are gone.
-  std::shared_ptr<void> lease;
+  std::shared_ptr<const void> lease;
   // Gets what a guest says about its own failures, escaped.
   Log log;
   AgentTiming timing;

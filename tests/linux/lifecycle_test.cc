@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -158,26 +159,79 @@ TEST_F(LinuxLifecycle, EightThreadsAndFourProcessesGetOneSandbox) {
   EXPECT_EQ(made, 1);
 }
 
-TEST_F(LinuxLifecycle, TheLastLeaseEndsTheSandbox) {
-  auto first = acquire(key(), spec());
-  auto second = acquire(key(), spec());
+TEST_F(LinuxLifecycle, TheLastProcessEndsTheSandbox) {
+  auto first = another_backend();
+  auto second = another_backend();
+  first->acquire(key(), spec(), {});
+  const auto handle = second->acquire(key(), spec(), {})->info();
+  EXPECT_TRUE(handle.reused);
   const pid_t agent = agent_of(sandbox_directories().at(0));
   first.reset();
-  EXPECT_EQ(second->exec(shell("echo alive"), {}).stdout, "alive\n");
+  EXPECT_EQ(second->acquire(key(), spec(), {})->exec(shell("echo alive"), {}).stdout, "alive\n");
   second.reset();
   EXPECT_TRUE(wait_until_gone(agent));
   EXPECT_TRUE(wait_until_empty(state() / "sandboxes"));
 }
 
-TEST_F(LinuxLifecycle, AnIdleSandboxWaitsForItsNextUser) {
+TEST_F(LinuxLifecycle, ASandboxOutlivesItsHandlesAndIsDisposedOnce) {
+  const std::string id = acquire(key(), spec())->info().id;
+  EXPECT_EQ(acquire(key(), spec())->exec(shell("echo kept > ~/kept"), {}).exit_code, 0);
+  const auto third = acquire(key(), spec());
+  EXPECT_TRUE(third->info().reused);
+  EXPECT_EQ(third->info().id, id);
+  EXPECT_EQ(third->exec(shell("cat ~/kept"), {}).stdout, "kept\n");
+  EXPECT_EQ(backend().dispose_scope("scope", "thread"), 1);
+  EXPECT_EQ(backend().dispose_scope("scope", "thread"), 0);
+  expect_refusal<SandboxUnavailable>([&] { third->exec(shell("true"), {}); }, "acquire it again");
+}
+
+TEST_F(LinuxLifecycle, AHandleOutlivesTheBackend) {
+  auto short_lived = another_backend();
+  const auto handle = short_lived->acquire(key(), spec(), {});
+  short_lived.reset();
+  EXPECT_EQ(handle->exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
+TEST_F(LinuxLifecycle, AnAcquireOfWhatIsHeldTakesNoLock) {
+  const std::string id = acquire(key(), spec())->info().id;
+  std::vector<sys::UniqueFd> locks;
+  for (const auto& entry : fs::directory_iterator(state() / "locks")) {
+    locks.emplace_back(open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(flock(locks.back().get(), LOCK_EX | LOCK_NB), 0);
+  }
+  ASSERT_FALSE(locks.empty());
+  CallControl patient;
+  patient.deadline = std::chrono::steady_clock::now() + 20s;
+  EXPECT_EQ(backend().acquire(key(), spec(), patient)->info().id, id);
+  EXPECT_EQ(backend().attach(key(), "test", patient)->info().id, id);
+  CallControl late;
+  late.deadline = std::chrono::steady_clock::now() - 1s;
+  expect_refusal<SandboxTimeout>([&] { backend().acquire(key(), spec(), late); });
+}
+
+TEST_F(LinuxLifecycle, WhatAnotherProcessDisposedIsNoLongerHeld) {
+  const auto open_descriptors = [] {
+    const fs::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  const auto before = open_descriptors();
+  for (int i = 0; i < 5; ++i) acquire(key(std::to_string(i)), spec());
+  EXPECT_GE(open_descriptors(), before + 5);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(another_backend()->dispose_scope("scope", std::to_string(i)), 1);
+  }
+  EXPECT_TRUE(backend().list().empty());
+  EXPECT_LE(open_descriptors(), before + 1) << "the keeper's socket";
+}
+
+TEST_F(LinuxLifecycle, AnIdleSandboxWaitsForItsNextProcess) {
   SandboxSpec patient = spec();
   patient.keep_idle = 60s;
-  std::string id;
-  {
-    const auto first = acquire(key(), patient);
-    id = first->info().id;
-    EXPECT_EQ(first->exec(shell("echo kept > ~/kept"), {}).exit_code, 0);
-  }
+  auto first = another_backend();
+  const std::string id = first->acquire(key(), patient, {})->info().id;
+  const auto kept = first->acquire(key(), patient, {})->exec(shell("echo kept > ~/kept"), {});
+  EXPECT_EQ(kept.exit_code, 0);
+  first.reset();
   const auto second = acquire(key(), patient);
   EXPECT_TRUE(second->info().reused);
   EXPECT_EQ(second->info().id, id);
@@ -185,13 +239,14 @@ TEST_F(LinuxLifecycle, AnIdleSandboxWaitsForItsNextUser) {
 }
 
 // LC-16
-TEST_F(LinuxLifecycle, AnIdleSandboxEndsWhenItsTimeIsUpAndNeverWhileItIsUsed) {
+TEST_F(LinuxLifecycle, AnIdleSandboxEndsWhenItsTimeIsUpAndNeverWhileItIsHeld) {
   SandboxSpec patient = spec();
   patient.keep_idle = 100ms;
-  auto used = acquire(key(), patient);
+  auto host = another_backend();
+  EXPECT_EQ(host->acquire(key(), patient, {})->exec(shell("sleep 0.5; echo alive"), {}).stdout,
+            "alive\n");
   const pid_t agent = agent_of(sandbox_directories().at(0));
-  EXPECT_EQ(used->exec(shell("sleep 0.5; echo alive"), {}).stdout, "alive\n");
-  used.reset();
+  host.reset();
   EXPECT_TRUE(wait_until_gone(agent));
   EXPECT_TRUE(wait_until_empty(state() / "sandboxes"));
 }
@@ -235,8 +290,8 @@ std::vector<std::string> made_ids(int watch) {
 
 // LC-04
 TEST_F(LinuxLifecycle, WhereverAHostIsKilledNothingStays) {
-  acquire(key(), spec()).reset();  // makes the state directory
-  ASSERT_TRUE(wait_until_empty(state() / "sandboxes"));
+  acquire(key(), spec());  // makes the state directory
+  backend().dispose(key());
   const sys::UniqueFd watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   ASSERT_GE(inotify_add_watch(watch.get(), (state() / "new").c_str(), IN_CREATE), 0);
   for (int i = 0; i < 30; ++i) {
@@ -259,7 +314,7 @@ TEST_F(LinuxLifecycle, WhereverAHostIsKilledNothingStays) {
   }
   const std::vector<std::string> ids = made_ids(watch.get());
   EXPECT_GE(ids.size(), 3U);
-  backend().list();  // sweeps
+  for (int i = 0; i < 3; ++i) backend().dispose(key(std::to_string(i)));  // sweeps
   for (const char* name : {"sandboxes", "new", "trash"}) {
     EXPECT_TRUE(wait_until_empty(state() / name)) << name;
   }
@@ -306,6 +361,27 @@ TEST_F(LinuxLifecycle, AnotherFingerprintIsRefusedWhileACallIsOpen) {
   call->close();
   call.reset();
   EXPECT_FALSE(acquire(key(), other_spec())->info().reused);
+}
+
+// LC-08
+TEST_F(LinuxLifecycle, AKilledAgentIsReplacedOnceByAllThatAskForIt) {
+  acquire(key(), spec());
+  const pid_t agent = agent_of(sandbox_directories().at(0));
+  ASSERT_EQ(kill(agent, SIGKILL), 0);
+  ASSERT_TRUE(wait_until_gone(agent));
+  std::vector<SandboxInfo> seen(8);
+  {
+    std::vector<std::jthread> threads;
+    for (SandboxInfo& info : seen) {
+      threads.emplace_back([&] { info = backend().acquire(key(), spec(), {})->info(); });
+    }
+  }
+  int made = 0;
+  for (const SandboxInfo& info : seen) {
+    EXPECT_EQ(info.id, seen[0].id);
+    if (!info.reused) ++made;
+  }
+  EXPECT_EQ(made, 1);
 }
 
 // LC-08
@@ -388,8 +464,8 @@ TEST_F(LinuxLifecycle, ListAttachAndDisposeById) {
 }
 
 TEST_F(LinuxLifecycle, WhatADeadCreatorLeftIsSweptAndWhatIsNotOursStays) {
-  acquire(key(), spec()).reset();
-  ASSERT_TRUE(wait_until_empty(state() / "sandboxes"));
+  acquire(key(), spec());
+  backend().dispose(key());
   fs::create_directory(state() / "new" / "00112233445566aa");
   std::ofstream(state() / "new" / "00112233445566aa" / "busy.lock") << "";
   fs::create_directory(state() / "trash" / "00112233445566bb");

@@ -120,7 +120,7 @@ void LinuxTest::SetUp() {
 void LinuxTest::TearDown() {
   if (!backend_) return;
   sandbox_.reset();
-  backend_->dispose_scope("scope", "thread");
+  for (const SandboxRecord& record : backend_->list()) backend_->dispose_id(record.id);
   for (const char* name : {"sandboxes", "new", "trash"}) {
     if (!fs::exists(state_ / name)) continue;
     EXPECT_TRUE(wait_until_empty(state_ / name)) << name << " still holds sandboxes";

@@ -62,6 +62,16 @@ std::optional<UniqueFd> take_lease(int directory, const CallControl& control) {
   }
 }
 
+bool lease_holds(int lease) noexcept {
+  // An agent says nothing on a lease that it has granted, so anything is the end.
+  pollfd entry{.fd = lease, .events = POLLIN | POLLRDHUP, .revents = 0};
+  int ready = -1;
+  do {
+    ready = poll(&entry, 1, 0);
+  } while (ready < 0 && errno == EINTR);
+  return ready == 0;
+}
+
 bool is_alive(int directory) { return connect_to(directory, guest::kLeaseSocketName).has_value(); }
 
 bool kill_agent(int directory) {

@@ -13,6 +13,10 @@ namespace casemate::linux_backend {
 // `SandboxCancelled` by `control`, `SandboxUnavailable` when a socket cannot be had.
 std::optional<sys::UniqueFd> take_lease(int directory, const CallControl& control);
 
+// Whether the sandbox of a lease lives, asked of the connection alone: its end closes it. Never
+// throws.
+bool lease_holds(int lease) noexcept;
+
 // Whether an agent listens there. Throws `std::system_error`.
 bool is_alive(int directory);
 

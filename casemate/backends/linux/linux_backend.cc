@@ -17,6 +17,7 @@
 
 #include "casemate/backends/linux/call_accounting.h"
 #include "casemate/backends/linux/control_groups.h"
+#include "casemate/backends/linux/held_sandboxes.h"
 #include "casemate/backends/linux/keeper_client.h"
 #include "casemate/backends/linux/lease.h"
 #include "casemate/backends/linux/spec_check.h"
@@ -38,13 +39,6 @@ using sys::UniqueFd;
 namespace {
 
 constexpr char kDefaultStateDirectory[] = "/run/casemate";
-
-// A live sandbox in this process's hands.
-struct Adopted {
-  Record record;
-  UniqueFd directory;
-  UniqueFd lease;
-};
 
 std::string new_id() { return random_hex(8); }
 
@@ -68,6 +62,13 @@ auto as_provider(Act&& act) {
     return act();
   } catch (const std::system_error& error) {
     throw SandboxUnavailable(fmt::format("the linux backend: {}", error.what()));
+  }
+}
+
+void check_control(const CallControl& control) {
+  if (control.stop.stop_requested()) throw SandboxCancelled("cancelled before a sandbox was had");
+  if (control.deadline && std::chrono::steady_clock::now() >= *control.deadline) {
+    throw SandboxTimeout("the deadline came before a sandbox was had");
   }
 }
 
@@ -100,11 +101,12 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
 
  private:
   const StateDirectory& state();
-  Adopted create(const SandboxKey& key, const SandboxSpec& spec, const std::string& digest,
-                 const CallControl& control);
+  HeldSandbox create(const SandboxKey& key, const SandboxSpec& spec, const std::string& digest,
+                     const CallControl& control);
   void ask_keeper(const Record& record, const SandboxSpec& spec, int directory,
                   const CallControl& control);
-  std::shared_ptr<Sandbox> hand_out(Adopted adopted, bool reused);
+  std::shared_ptr<Sandbox> hold(const std::string& digest, HeldSandbox sandbox, bool reused);
+  std::shared_ptr<Sandbox> hand_out(std::shared_ptr<const HeldSandbox> held, bool reused) const;
   bool discard(const std::string& digest, const std::string& id);
   bool end(int parent, const std::string& name);
   void remove_groups(const std::string& id) noexcept;
@@ -115,6 +117,7 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
   LinuxBackendOptions options_;
   const ControlGroupLayout layout_;
   KeeperClient keeper_;
+  HeldSandboxes held_;
   std::mutex mutex_;
   std::optional<StateDirectory> state_;
   bool swept_ = false;
@@ -136,23 +139,35 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
   check_key(key);
   check_spec(spec);
   linux_backend::check_servable(spec, declarations());
-  const StateDirectory& found = state();
-  keeper_.start_ahead();
-  sweep(/*everything=*/false);
+  check_control(control);
   const std::string digest = identity_digest(key, spec.kind);
   const std::string fingerprint = spec_fingerprint(spec, guest::guest_build_id());
+  // Held by this process, so nobody else had reason to make or replace it: no lock and no file.
+  const auto find_held = [&] {
+    auto held = held_.find(digest);
+    return held && held->record.fingerprint == fingerprint ? held : nullptr;
+  };
+  if (auto held = find_held()) return hand_out(std::move(held), /*reused=*/true);
+
+  const StateDirectory& found = state();
+  keeper_.start_ahead();
+  held_.drop_dead();
+  sweep(/*everything=*/false);
   const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
                                        control, "the sandbox's lock");
-  if (const UniqueFd directory = open_sandbox(found.sandboxes(), digest)) {
+  // Another thread may have made it meanwhile.
+  if (auto held = find_held()) return hand_out(std::move(held), /*reused=*/true);
+  if (UniqueFd directory = open_sandbox(found.sandboxes(), digest)) {
     std::optional<Record> record = read_record(directory.get());
     std::optional<UniqueFd> lease = take_lease(directory.get(), control);
     const std::string id = record ? record->id : new_id();
     if (record && lease) {
       if (record->fingerprint == fingerprint) {
-        return hand_out({.record = std::move(*record),
-                         .directory = open_sandbox(found.sandboxes(), digest),
-                         .lease = std::move(*lease)},
-                        /*reused=*/true);
+        return hold(digest,
+                    {.record = std::move(*record),
+                     .directory = std::move(directory),
+                     .lease = std::move(*lease)},
+                    /*reused=*/true);
       }
       const auto idle =
           FileLock::attempt(directory.get(), guest::kBusyLockName, FileLock::Kind::exclusive);
@@ -169,11 +184,11 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
       discard(digest, id);
     }
   }
-  return hand_out(create(key, spec, digest, control), /*reused=*/false);
+  return hold(digest, create(key, spec, digest, control), /*reused=*/false);
 }
 
-Adopted LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec& spec,
-                                   const std::string& digest, const CallControl& control) {
+HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec& spec,
+                                       const std::string& digest, const CallControl& control) {
   const StateDirectory& found = state();
   Record record{.id = new_id(),
                 .key = key,
@@ -241,15 +256,17 @@ void LinuxBackend::Impl::ask_keeper(const Record& record, const SandboxSpec& spe
   keeper_.create(request, descriptors, control);
 }
 
-std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(Adopted adopted, bool reused) {
-  struct Hold {
-    UniqueFd lease;
-    UniqueFd directory;
-  };
-  const auto hold = std::make_shared<Hold>();
-  hold->lease = std::move(adopted.lease);
-  hold->directory = std::move(adopted.directory);
-  const Record record = std::move(adopted.record);
+// Under the key's lock. The lease is this process's from now on.
+std::shared_ptr<Sandbox> LinuxBackend::Impl::hold(const std::string& digest, HeldSandbox sandbox,
+                                                  bool reused) {
+  const auto held = std::make_shared<const HeldSandbox>(std::move(sandbox));
+  held_.put(digest, held);
+  return hand_out(held, reused);
+}
+
+std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(std::shared_ptr<const HeldSandbox> held,
+                                                      bool reused) const {
+  const Record& record = held->record;
   guest::AgentSandboxParts parts;
   parts.info = {.id = record.id,
                 .backend = "linux",
@@ -259,23 +276,24 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(Adopted adopted, bool reus
                 .egress = Egress::closed,
                 .work_dir = record.work_dir,
                 .limits_not_held = record.limits_not_held};
-  parts.connect = [hold](const CallControl&) {
+  parts.connect = [held](const CallControl&) {
     std::optional<UniqueFd> connection;
     try {
-      connection = connect_to(hold->directory.get(), guest::kAgentSocketName);
+      connection = connect_to(held->directory.get(), guest::kAgentSocketName);
     } catch (const std::system_error& error) {
       throw SandboxUnavailable(fmt::format("the sandbox cannot be reached: {}", error.what()));
     }
     if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
     return std::move(*connection);
   };
-  parts.account = [hold, layout = held_part(layout_, record.limits_not_held), id = record.id,
-                   pids = record.pids](std::string_view call) {
+  parts.account = [held,
+                   layout = held_part(layout_, record.limits_not_held)](std::string_view call) {
     return std::make_shared<LinuxCallAccounting>(
-        layout, id, std::string(call), pids,
-        std::shared_ptr<const UniqueFd>(hold, &hold->directory));
+        layout, held->record.id, std::string(call), held->record.pids,
+        std::shared_ptr<const UniqueFd>(held, &held->directory));
   };
-  parts.lease = hold;
+  // For a handle that outlives the backend.
+  parts.lease = held;
   parts.log = options_.log;
   return std::make_shared<guest::AgentSandbox>(std::move(parts));
 }
@@ -283,19 +301,23 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(Adopted adopted, bool reus
 std::shared_ptr<Sandbox> LinuxBackend::Impl::attach(const SandboxKey& key, std::string_view kind,
                                                     const CallControl& control) {
   check_key(key);
-  const StateDirectory& found = state();
+  check_control(control);
   const std::string digest = identity_digest(key, kind);
+  if (auto held = held_.find(digest)) return hand_out(std::move(held), /*reused=*/true);
+  const StateDirectory& found = state();
   const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
                                        control, "the sandbox's lock");
+  if (auto held = held_.find(digest)) return hand_out(std::move(held), /*reused=*/true);
   UniqueFd directory = open_sandbox(found.sandboxes(), digest);
   if (directory) {
     std::optional<Record> record = read_record(directory.get());
     std::optional<UniqueFd> lease = take_lease(directory.get(), control);
     if (record && lease) {
-      return hand_out({.record = std::move(*record),
-                       .directory = std::move(directory),
-                       .lease = std::move(*lease)},
-                      /*reused=*/true);
+      return hold(digest,
+                  {.record = std::move(*record),
+                   .directory = std::move(directory),
+                   .lease = std::move(*lease)},
+                  /*reused=*/true);
     }
   }
   throw NoSuchSandbox(fmt::format("no sandbox of kind {} lives under this key", kind),
@@ -304,6 +326,7 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::attach(const SandboxKey& key, std::
 
 std::vector<SandboxRecord> LinuxBackend::Impl::list() {
   const StateDirectory& found = state();
+  held_.drop_dead();
   sweep(/*everything=*/true);
   std::vector<SandboxRecord> records;
   const std::uint64_t now = boot_time();
@@ -342,6 +365,7 @@ int LinuxBackend::Impl::dispose_where(const std::function<bool(const Record&)>& 
       const std::optional<Record> record = current ? read_record(current.get()) : std::nullopt;
       if (record && wanted(*record) && discard(digest, record->id)) ++ended;
     }
+    held_.drop_dead();
     sweep(/*everything=*/true);
   } catch (const std::exception& error) {
     write_log(options_.log, LogLevel::warning,
@@ -353,6 +377,7 @@ int LinuxBackend::Impl::dispose_where(const std::function<bool(const Record&)>& 
 // Under the key's lock. Returns whether it lived.
 bool LinuxBackend::Impl::discard(const std::string& digest, const std::string& id) {
   const StateDirectory& found = state();
+  held_.forget(digest, id);
   if (renameat(found.sandboxes(), digest.c_str(), found.trash(), id.c_str()) < 0) {
     if (errno == ENOENT) return false;
     // A directory that an earlier discard left under this id: it goes under another name.

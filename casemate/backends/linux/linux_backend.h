@@ -26,9 +26,13 @@ struct LinuxBackendOptions {
 //
 // Sandboxes are kept by a process of its own (the keeper), started at the first acquire; this
 // process is never their parent, gets no signals of theirs and has no thread for them; only the
-// start of the keeper is, for an instant, a child that ends at once and is waited for. They end
-// when the last process that uses them lets go of them, also by dying. A fork of this process
-// without exec holds them too, until it ends.
+// start of the keeper is, for an instant, a child that ends at once and is waited for.
+//
+// A sandbox belongs to the processes that acquired it, not to their handles: this object keeps one
+// lease (two descriptors) on each until it is disposed, here or elsewhere, or this object goes, or
+// the process ends, however. So an acquire of what is held already costs next to nothing, and a
+// host that never disposes keeps a sandbox for every key it ever used. A handle that outlives this
+// object keeps its own sandbox. A fork of this process without exec holds them too, until it ends.
 class LinuxBackend final : public SandboxBackend {
  public:
   explicit LinuxBackend(LinuxBackendOptions options = {});

@@ -1,0 +1,35 @@
+#include "casemate/backends/linux/held_sandboxes.h"
+
+#include <utility>
+
+#include "casemate/backends/linux/lease.h"
+
+namespace casemate::linux_backend {
+
+std::shared_ptr<const HeldSandbox> HeldSandboxes::find(const std::string& digest) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_digest_.find(digest);
+  if (found == by_digest_.end()) return nullptr;
+  if (lease_holds(found->second->lease.get())) return found->second;
+  by_digest_.erase(found);
+  return nullptr;
+}
+
+void HeldSandboxes::put(const std::string& digest, std::shared_ptr<const HeldSandbox> sandbox) {
+  const std::lock_guard lock(mutex_);
+  by_digest_.insert_or_assign(digest, std::move(sandbox));
+}
+
+void HeldSandboxes::forget(const std::string& digest, const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_digest_.find(digest);
+  if (found != by_digest_.end() && found->second->record.id == id) by_digest_.erase(found);
+}
+
+void HeldSandboxes::drop_dead() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(by_digest_,
+                [](const auto& entry) { return !lease_holds(entry.second->lease.get()); });
+}
+
+}  // namespace casemate::linux_backend

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
+#include <stop_token>
 
 #include "apps/casemate/verbs.h"
 #include "casemate/backends/in_process/backend.h"
@@ -231,8 +233,10 @@ TEST_F(RunProgram, StopsTheProgramAtASignalAndStillWritesItsJson) {
     ::alarm(20);
     const Ran ran = run(
         [](const in_process::Execution& execution) {
+          std::promise<void> stopped;
+          const std::stop_callback tell(execution.control.stop, [&] { stopped.set_value(); });
           ::kill(::getpid(), SIGTERM);
-          while (!execution.control.stop.stop_requested()) ::usleep(1000);
+          stopped.get_future().wait();
           return ended(Outcome::cancelled);
         },
         {"--json"});

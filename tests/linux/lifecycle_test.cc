@@ -3,19 +3,23 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
 #include "tests/linux/linux_test.h"
 #include "tests/support/expect_refusal.h"
@@ -319,6 +323,72 @@ TEST_F(LinuxLifecycle, WhereverAHostIsKilledNothingStays) {
     EXPECT_TRUE(wait_until_empty(state() / name)) << name;
   }
   for (const std::string& id : ids) EXPECT_EQ(control_groups_of(id), std::vector<std::string>{});
+}
+
+// Waits, at most 20 s, for something to happen to a watched directory, then `more`.
+void wait_for_event(int watch, std::chrono::microseconds more) {
+  pollfd entry{.fd = watch, .events = POLLIN, .revents = 0};
+  ASSERT_EQ(sys::poll_until({&entry, 1}, std::chrono::steady_clock::now() + 20s), 1);
+  const auto until = std::chrono::steady_clock::now() + more;
+  while (std::chrono::steady_clock::now() < until) {
+  }
+}
+
+TEST_F(LinuxLifecycle, ACancelledAcquireLeavesNothingWhenItReturns) {
+  acquire(key(), spec());
+  backend().dispose(key());
+  const sys::UniqueFd watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  ASSERT_GE(inotify_add_watch(watch.get(), (state() / "new").c_str(), IN_CREATE), 0);
+  int cancelled = 0;
+  for (int i = 0; i < 30; ++i) {
+    SandboxSpec patient = spec();
+    patient.keep_idle = i % 2 == 0 ? 0s : 60s;
+    std::stop_source stop;
+    CallControl control;
+    control.stop = stop.get_token();
+    std::jthread canceller([&] {
+      wait_for_event(watch.get(), i * 150us);
+      stop.request_stop();
+    });
+    try {
+      backend().acquire(key(), patient, control);
+    } catch (const SandboxCancelled&) {
+      ++cancelled;
+      EXPECT_TRUE(fs::is_empty(state() / "new"));
+      EXPECT_TRUE(fs::is_empty(state() / "sandboxes"));
+    }
+    canceller.join();
+    const std::vector<std::string> ids = made_ids(watch.get());
+    ASSERT_EQ(ids.size(), 1U);
+    backend().dispose(key());
+    EXPECT_EQ(control_groups_of(ids[0]), std::vector<std::string>{});
+  }
+  EXPECT_GT(cancelled, 0);
+}
+
+// LC-04: here nobody sweeps, and the keeper does not wait for a first lease.
+TEST_F(LinuxLifecycle, AKeeperEndsWhatItsKilledHostHadNotPublished) {
+  acquire(key(), spec());
+  backend().dispose(key());
+  const sys::UniqueFd watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  ASSERT_GE(inotify_add_watch(watch.get(), (state() / "new").c_str(), IN_CREATE), 0);
+  // Its keeper becomes this process's child, so that its end can be waited for.
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) {
+    OtherProcess other([&](int) {
+      const auto own = another_backend();
+      const auto sandbox = own->acquire(key(), spec(), {});
+      pause();
+    });
+    wait_for_event(watch.get(), i * 200us);
+    other.end();
+    while (waitpid(-1, nullptr, 0) > 0) {
+    }
+    made_ids(watch.get());
+  }
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 9s) << "one first lease was waited for";
 }
 
 // LC-12

@@ -31,6 +31,9 @@ namespace {
 
 using sys::UniqueFd;
 
+// For the end of a sandbox, which takes the kernel a few milliseconds.
+constexpr std::chrono::seconds kGiveUpPatience{5};
+
 // Numbers in the keeper. The host's own are moved above them first, so that none is overwritten.
 constexpr int kSocketNumber = 3;
 constexpr int kProgramNumber = 4;
@@ -121,8 +124,8 @@ std::string hint_for(const guest::KeeperAnswer& answer) {
 
 }  // namespace
 
-void KeeperClient::create(guest::CreateSandbox request, std::span<const int> descriptors,
-                          const CallControl& control) {
+std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const int> descriptors,
+                                   const CallControl& control) {
   std::unique_lock lock(mutex_, std::defer_lock);
   if (!control.deadline) {
     lock.lock();
@@ -137,7 +140,7 @@ void KeeperClient::create(guest::CreateSandbox request, std::span<const int> des
       sys::send_message(socket_.get(), bytes, descriptors, sys::Blocking::yes);
       const guest::KeeperAnswer answer = receive(request.number, control);
       reap_launcher();
-      if (answer.error == 0) return;
+      if (answer.error == 0) return request.number;
       throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", answer.text),
                                hint_for(answer));
     } catch (const std::system_error& error) {
@@ -147,7 +150,31 @@ void KeeperClient::create(guest::CreateSandbox request, std::span<const int> des
       if (attempt == 2) {
         throw SandboxUnavailable(fmt::format("the keeper of sandboxes ended: {}", error.what()));
       }
+    } catch (const SandboxError&) {
+      give_up_locked(request.number);
+      throw;
     }
+  }
+}
+
+void KeeperClient::give_up(std::uint64_t number) noexcept {
+  const std::lock_guard lock(mutex_);
+  give_up_locked(number);
+}
+
+void KeeperClient::give_up_locked(std::uint64_t number) noexcept {
+  // Without a keeper of this process, or with a newer one, it is gone already.
+  if (!socket_ || owner_ != getpid()) return;
+  try {
+    const guest::GiveUpSandbox message{.number = number};
+    sys::send_message(socket_.get(), {reinterpret_cast<const char*>(&message), sizeof message}, {},
+                      sys::Blocking::yes);
+    CallControl patience;
+    patience.deadline = std::chrono::steady_clock::now() + kGiveUpPatience;
+    while (receive(number, patience).error != ECANCELED) {
+    }
+  } catch (const std::exception&) {
+    // Then the keeper ends it, or its own end does.
   }
 }
 
@@ -172,7 +199,6 @@ void KeeperClient::start_if_needed() {
     launcher_ = plan.start(socket.get(), program.get());
     socket_ = std::move(ours);
     owner_ = getpid();
-    last_number_ = 0;
   } catch (const std::system_error& error) {
     throw SandboxUnavailable(
         fmt::format("the keeper of sandboxes did not start: {}", error.what()));

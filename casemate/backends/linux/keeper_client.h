@@ -25,16 +25,20 @@ class KeeperClient {
   // caller does meanwhile. Throws `SandboxUnavailable`.
   void start_ahead();
 
-  // Has one sandbox made and waits until its agent listens. `request.number` is set here. Throws
-  // `SandboxUnavailable` naming what the keeper or the agent could not do, `SandboxTimeout`,
-  // `SandboxCancelled`; a sandbox that comes to be after all of them ends by itself, because
-  // nobody takes a lease on it.
-  void create(guest::CreateSandbox request, std::span<const int> descriptors,
-              const CallControl& control);
+  // Has one sandbox made and waits until its agent listens. Returns the number it goes by here;
+  // `request.number` is set here. Throws `SandboxUnavailable` naming what the keeper or the agent
+  // could not do, `SandboxTimeout`, `SandboxCancelled`; it is given up then.
+  std::uint64_t create(guest::CreateSandbox request, std::span<const int> descriptors,
+                       const CallControl& control);
+
+  // Ends the sandbox of that number and waits, a bounded time that `control` of its creation does
+  // not shorten, until nothing of it exists: a few milliseconds. Quiet where the keeper is gone.
+  void give_up(std::uint64_t number) noexcept;
 
  private:
   void start_if_needed();
   void reap_launcher();
+  void give_up_locked(std::uint64_t number) noexcept;
   guest::KeeperAnswer receive(std::uint64_t number, const CallControl& control);
 
   std::timed_mutex mutex_;
@@ -42,6 +46,7 @@ class KeeperClient {
   // The process that the socket belongs to: a forked child of the application has a keeper of its
   // own, or two processes would read each other's answers.
   pid_t owner_ = -1;
+  // Never starts anew: a number means the same sandbox whichever keeper it is said to.
   std::uint64_t last_number_ = 0;
   // The child that the keeper was started by. It ends at once; waited for when that costs nothing.
   pid_t launcher_ = -1;

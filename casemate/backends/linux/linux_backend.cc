@@ -103,8 +103,8 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
   const StateDirectory& state();
   HeldSandbox create(const SandboxKey& key, const SandboxSpec& spec, const std::string& digest,
                      const CallControl& control);
-  void ask_keeper(const Record& record, const SandboxSpec& spec, int directory,
-                  const CallControl& control);
+  std::uint64_t ask_keeper(const Record& record, const SandboxSpec& spec, int directory,
+                           const CallControl& control);
   std::shared_ptr<Sandbox> hold(const std::string& digest, HeldSandbox sandbox, bool reused);
   std::shared_ptr<Sandbox> hand_out(std::shared_ptr<const HeldSandbox> held, bool reused) const;
   bool discard(const std::string& digest, const std::string& id);
@@ -202,7 +202,11 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
                 .pids = spec.resources.pids.value};
   const FileLock making =
       FileLock::wait(found.locks(), kNewLock, FileLock::Kind::shared, control, "a sweep");
-  bool published = false;
+  std::optional<std::uint64_t> number;
+  const auto leave_nothing = [&] {
+    if (number) keeper_.give_up(*number);
+    end(found.fresh(), record.id);
+  };
   try {
     sys::make_directory_at(found.fresh(), record.id.c_str(), 0700);
     UniqueFd directory = open_sandbox(found.fresh(), record.id);
@@ -211,27 +215,27 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
     record.limits_not_held = linux_backend::settle_limits(spec.resources, declarations(), failed);
     sys::write_file_at(directory.get(), guest::kRecordName, encode_record(record), 0600);
     sys::write_file_at(directory.get(), guest::kBusyLockName, "", 0600);
-    ask_keeper(record, spec, directory.get(), control);
+    number = ask_keeper(record, spec, directory.get(), control);
     std::optional<UniqueFd> lease = take_lease(directory.get(), control);
     if (!lease) throw SandboxUnavailable("the sandbox ended right after it was made");
     if (renameat2(found.fresh(), record.id.c_str(), found.sandboxes(), digest.c_str(),
                   RENAME_NOREPLACE) < 0) {
       sys::throw_errno("publishing the sandbox");
     }
-    published = true;
     return {
         .record = std::move(record), .directory = std::move(directory), .lease = std::move(*lease)};
   } catch (const std::system_error& error) {
-    if (!published) end(found.fresh(), record.id);
+    leave_nothing();
     throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", error.what()));
   } catch (...) {
-    if (!published) end(found.fresh(), record.id);
+    leave_nothing();
     throw;
   }
 }
 
-void LinuxBackend::Impl::ask_keeper(const Record& record, const SandboxSpec& spec, int directory,
-                                    const CallControl& control) {
+// Returns the keeper's number for it.
+std::uint64_t LinuxBackend::Impl::ask_keeper(const Record& record, const SandboxSpec& spec,
+                                             int directory, const CallControl& control) {
   const Resources& resources = spec.resources;
   guest::CreateSandbox request{};
   copy_text(request.id, record.id);
@@ -253,7 +257,7 @@ void LinuxBackend::Impl::ask_keeper(const Record& record, const SandboxSpec& spe
   const std::vector<UniqueFd> members = open_members(agent_directories(layout_, record.id));
   std::vector<int> descriptors{directory};
   for (const UniqueFd& member : members) descriptors.push_back(member.get());
-  keeper_.create(request, descriptors, control);
+  return keeper_.create(request, descriptors, control);
 }
 
 // Under the key's lock. The lease is this process's from now on.

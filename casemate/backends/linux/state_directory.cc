@@ -162,7 +162,7 @@ StateDirectory::StateDirectory(const std::string& path) : path_(path) {
     return open_private(root_.get(), name, path + "/" + name);
   };
   new_ = open_below("new");
-  sandboxes_ = open_below("sandboxes");
+  sandboxes_ = open_below(guest::kPublishedName);
   trash_ = open_below("trash");
   locks_ = open_below("locks");
 }

@@ -23,6 +23,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -85,8 +86,11 @@ bool is_sound(const CreateSandbox& request, std::size_t descriptors) {
 }
 
 struct KeptSandbox {
-  // Of the request, until it is answered; then 0.
+  // Of the request.
   std::uint64_t number = 0;
+  bool answered = false;
+  // Its end is to be reported.
+  bool given_up = false;
   UniqueFd process;
   pid_t pid = -1;
   // From the agent, until it reported.
@@ -134,6 +138,12 @@ class Keeper {
     if (message.would_block) return;
     if (message.bytes == 0) {
       host_.reset();
+      end_unpublished();
+      return;
+    }
+    if (message.bytes == sizeof(GiveUpSandbox) && !message.truncated) {
+      // Both begin with the number.
+      give_up(request.number);
       return;
     }
     if (message.truncated || message.bytes != sizeof request ||
@@ -145,6 +155,36 @@ class Keeper {
       create(request, std::move(message.descriptors));
     } catch (const std::system_error& error) {
       answer(request.number, error.code().value(), error.what());
+    }
+  }
+
+  void give_up(std::uint64_t number) {
+    for (const auto& sandbox : sandboxes_) {
+      if (sandbox->number != number) continue;
+      sandbox->answered = true;
+      sandbox->given_up = true;
+      kill(sandbox->pid, SIGKILL);
+      return;
+    }
+    answer(number, ECANCELED, "");
+  }
+
+  // The host is gone. What it did not publish nobody else can have found; who holds what it did
+  // publish is the agents' business.
+  void end_unpublished() {
+    for (const auto& sandbox : sandboxes_) {
+      if (!is_published(sandbox->directory.get())) kill(sandbox->pid, SIGKILL);
+    }
+  }
+
+  static bool is_published(int directory) {
+    try {
+      const std::optional<std::string> path = sys::path_of(directory);
+      if (!path) return false;
+      const std::string_view parent = std::string_view(*path).substr(0, path->rfind('/'));
+      return parent.ends_with(std::string("/") + kPublishedName);
+    } catch (const std::system_error&) {
+      return true;
     }
   }
 
@@ -188,7 +228,7 @@ class Keeper {
       write_id_maps(pid, request.first_host_id);
       if (send(kept.status.get(), "g", 1, MSG_NOSIGNAL) != 1) sys::throw_errno("starting an agent");
     } catch (...) {
-      kept.number = 0;  // the caller answers
+      kept.answered = true;  // by the caller
       kill(pid, SIGKILL);
       throw;
     }
@@ -215,11 +255,12 @@ class Keeper {
     settle(sandbox, ESRCH, "the sandbox's agent ended before it was ready");
     for (const std::string& group : sandbox.control_groups) sys::remove_control_group(group);
     remove_directory(sandbox.directory.get());
+    if (sandbox.given_up) answer(sandbox.number, ECANCELED, "");
     sandbox.pid = -1;
   }
 
   void settle(KeptSandbox& sandbox, int error, const char* text) {
-    if (sandbox.number != 0) answer(std::exchange(sandbox.number, 0), error, text);
+    if (!std::exchange(sandbox.answered, true)) answer(sandbox.number, error, text);
   }
 
   // Where it is now, under whatever name a dispose or a sweep has given it. Files first: a name

@@ -34,7 +34,15 @@ struct CreateSandbox {
   std::uint64_t keep_idle_ms;
 };
 
-// The answer to one request.
+// Says that nobody wants the sandbox of an earlier request any more, made or in the making. Told
+// apart by its size.
+struct GiveUpSandbox {
+  std::uint64_t number;
+};
+static_assert(sizeof(GiveUpSandbox) != sizeof(CreateSandbox));
+
+// The answer to one request. One that was given up has another, last answer: ECANCELED, when
+// nothing of the sandbox exists any more.
 struct KeeperAnswer {
   std::uint64_t number;
   // 0, or the errno of what failed.
@@ -42,6 +50,10 @@ struct KeeperAnswer {
   // What failed, for a person.
   char text[508];
 };
+
+// Where the directories of published sandboxes are, in the state directory. One that is anywhere
+// else when its host goes was never handed out.
+inline constexpr char kPublishedName[] = "sandboxes";
 
 // The names inside a sandbox's state directory.
 inline constexpr char kAgentSocketName[] = "agent.sock";

@@ -58,9 +58,11 @@ Reworded in_words_of_the_command_line(const std::exception& failure) {
   }
   // A name that was refused is kept from models; the operator may see it, escaped.
   const auto* name = dynamic_cast<const ArtifactNameRefused*>(refusal);
+  const auto* run = dynamic_cast<const CodeactRun*>(refusal);
   return {std::string(refusal->code()),
           name != nullptr ? name->operator_message() : refusal->message(),
-          hint_in_options(refusal->code(), refusal->hint())};
+          hint_in_options(refusal->code(), refusal->hint()),
+          run == nullptr ? nullptr : std::make_shared<const CodeactRun>(*run)};
 }
 
 int report(const Reworded& refusal, OutputFormat format) {
@@ -68,7 +70,7 @@ int report(const Reworded& refusal, OutputFormat format) {
   // Where output cannot be written there is nowhere to put an object.
   if (format == OutputFormat::streams || refusal.code() == "OutputFailed") return kExitRefused;
   try {
-    write_all(1, codeact_failure_json(refusal) + '\n');
+    write_all(1, codeact_failure_json(refusal, refusal.lost_run()) + '\n');
   } catch (const OutputClosed&) {
     return kExitOutputClosed;
   } catch (const OutputFailed& failed) {

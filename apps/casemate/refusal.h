@@ -1,11 +1,13 @@
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "casemate/core/errors.h"
+#include "casemate/kinds/codeact/run.h"
 
 namespace casemate::app {
 
@@ -18,12 +20,18 @@ std::string hint_in_options(std::string_view code, std::string_view hint);
 // The same refusal with that hint, and with the message that only an operator may see.
 class Reworded final : public SandboxError {
  public:
-  Reworded(std::string code, const std::string& message, std::string hint)
-      : SandboxError(message, std::move(hint)), code_(std::move(code)) {}
+  Reworded(std::string code, const std::string& message, std::string hint,
+           std::shared_ptr<const CodeactRun> lost_run = nullptr)
+      : SandboxError(message, std::move(hint)),
+        code_(std::move(code)),
+        lost_run_(std::move(lost_run)) {}
   std::string_view code() const noexcept override { return code_; }
+  // What is known of a run whose sandbox was lost under the program; null for any other refusal.
+  const CodeactRun* lost_run() const noexcept { return lost_run_.get(); }
 
  private:
   std::string code_;
+  std::shared_ptr<const CodeactRun> lost_run_;
 };
 
 // What is not one of the library's refusals has the code "InternalError".

@@ -75,6 +75,18 @@ TEST(RefusalReport, NamesWhatIsNoneOfOurs) {
   EXPECT_EQ(refusal.message(), "broken");
 }
 
+// EX-07
+TEST(RefusalReport, KeepsWhatIsKnownOfALostRun) {
+  CodeactRun run;
+  run.result.stdout = "pre";
+  const Carrying<SandboxUnavailable, CodeactRun> lost(SandboxUnavailable("gone"), run);
+  const Reworded refusal = in_words_of_the_command_line(lost);
+  ASSERT_NE(refusal.lost_run(), nullptr);
+  const Said texts = said([&] { report(refusal, OutputFormat::json); });
+  EXPECT_THAT(texts.out, StartsWith(R"({"status":"failed","stdout":"pre",)"));
+  EXPECT_EQ(in_words_of_the_command_line(SandboxUnavailable("gone")).lost_run(), nullptr);
+}
+
 TEST(RefusalReport, SpeaksOfOptions) {
   EXPECT_THAT(hint_in_options("SandboxTransferCapExceeded", "raise the cap for files in"),
               StartsWith("raise --files-in-limit"));

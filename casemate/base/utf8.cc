@@ -71,6 +71,10 @@ Part first_part(std::string_view bytes) {
   return {PartKind::character, length, code_point};
 }
 
+std::size_t size_replaced(const Part& part) {
+  return part.kind == PartKind::character ? part.length : kReplacement.size();
+}
+
 void require_valid(std::string_view bytes) {
   if (!is_valid_utf8(bytes)) {
     throw std::invalid_argument("text is not valid UTF-8");
@@ -132,6 +136,39 @@ std::string replace_invalid_utf8(std::string_view bytes) {
     bytes.remove_prefix(part.length);
   }
   return text;
+}
+
+std::size_t replaced_prefix_within(std::string_view bytes, std::size_t max_bytes) {
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    const Part part = first_part(bytes.substr(at));
+    const std::size_t size = size_replaced(part);
+    if (size > max_bytes) break;
+    max_bytes -= size;
+    at += part.length;
+  }
+  return at;
+}
+
+std::size_t replaced_size(std::string_view bytes) {
+  std::size_t size = 0;
+  while (!bytes.empty()) {
+    const Part part = first_part(bytes);
+    size += size_replaced(part);
+    bytes.remove_prefix(part.length);
+  }
+  return size;
+}
+
+std::size_t replaced_suffix_within(std::string_view bytes, std::size_t max_bytes) {
+  std::size_t left = replaced_size(bytes);
+  std::size_t at = 0;
+  while (left > max_bytes) {
+    const Part part = first_part(bytes.substr(at));
+    left -= size_replaced(part);
+    at += part.length;
+  }
+  return at;
 }
 
 std::string Utf8Decoder::feed(std::string_view bytes) {

@@ -16,6 +16,15 @@ bool is_valid_utf8(std::string_view bytes);
 // Each maximal invalid part becomes one U+FFFD (Unicode 15, section 3.9, table 3-8).
 std::string replace_invalid_utf8(std::string_view bytes);
 
+// Size of what `replace_invalid_utf8` makes of `bytes`.
+std::size_t replaced_size(std::string_view bytes);
+
+// How far into `bytes` one may go so that what lies before, with its invalid parts replaced as
+// above, has at most `max_bytes`; and from where so that what lies behind has. Neither cuts a
+// character or an invalid part.
+std::size_t replaced_prefix_within(std::string_view bytes, std::size_t max_bytes);
+std::size_t replaced_suffix_within(std::string_view bytes, std::size_t max_bytes);
+
 // Decodes a stream that arrives in pieces: a character split between two pieces stays whole.
 class Utf8Decoder {
  public:

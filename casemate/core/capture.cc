@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "casemate/base/utf8.h"
 
@@ -73,6 +74,28 @@ CapturedStream StreamCapture::take() {
   tail_start_ = 0;
   dropped_ = 0;
   return captured;
+}
+
+CapturedStream fit_rendering(CapturedStream captured, std::uint64_t cap) {
+  const std::string_view bytes = captured.bytes;
+  const auto room = static_cast<std::size_t>(
+      std::min<std::uint64_t>(cap, std::numeric_limits<std::size_t>::max()));
+  const bool whole = captured.missing_bytes == 0;
+  const std::size_t cut = static_cast<std::size_t>(
+      whole ? bytes.size() : std::min<std::uint64_t>(captured.cut_at, bytes.size()));
+  const std::string_view behind = bytes.substr(cut);
+  const std::size_t head_size = replaced_size(bytes.substr(0, cut));
+  if (head_size <= room && replaced_size(behind) <= room - head_size) return captured;
+
+  const std::size_t head = replaced_prefix_within(bytes.substr(0, cut), room - room / 2);
+  const std::string_view rest = whole ? bytes : behind;
+  const std::string_view tail = rest.substr(replaced_suffix_within(rest, room / 2));
+  CapturedStream fitted;
+  fitted.missing_bytes = captured.missing_bytes + (bytes.size() - head - tail.size());
+  fitted.cut_at = head;
+  fitted.bytes.reserve(head + tail.size());
+  fitted.bytes.append(bytes.substr(0, head)).append(tail);
+  return fitted;
 }
 
 std::string render_stream(const CapturedStream& captured) {

@@ -32,6 +32,11 @@ class StreamCapture {
   std::size_t tail_start_ = 0;  // oldest byte of the ring
 };
 
+// `captured` less what `render_stream` would write beyond `cap` bytes, its line about missing bytes
+// not counted: replacing makes up to three bytes of one. Head and tail stay, cut between
+// characters; what goes is counted as missing, in bytes of the stream.
+CapturedStream fit_rendering(CapturedStream captured, std::uint64_t cap);
+
 // `captured` for a reader: invalid sequences become U+FFFD, and where bytes are missing a line of
 // its own, "[... N bytes missing ...]", stands at the cut.
 std::string render_stream(const CapturedStream& captured);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
+
 #include "casemate/base/utf8.h"
 
 namespace casemate {
@@ -133,6 +135,56 @@ TEST(RenderStream, SaysHowManyBytesAreMissingOnALineOfItsOwn) {
   EXPECT_EQ(render_stream({.bytes = "head\ntail", .missing_bytes = 7, .cut_at = 5}),
             "head\n[... 7 bytes missing ...]\ntail");
   EXPECT_EQ(render_stream({.missing_bytes = 7}), "[... 7 bytes missing ...]\n");
+}
+
+// What `render_stream` writes of the stream itself.
+std::size_t rendered_size(const CapturedStream& captured) {
+  const std::string_view bytes = captured.bytes;
+  if (captured.missing_bytes == 0) return replace_invalid_utf8(bytes).size();
+  return replace_invalid_utf8(bytes.substr(0, captured.cut_at)).size() +
+         replace_invalid_utf8(bytes.substr(captured.cut_at)).size();
+}
+
+TEST(FitRendering, LeavesWhatFitsAsItIs) {
+  for (const CapturedStream& stream :
+       {CapturedStream{"0123456789"}, CapturedStream{"\xff\xff\xff."},
+        CapturedStream{"head\xfftail", 7, 5}, CapturedStream{"headtail\xff", 7, 0}}) {
+    const std::size_t size = rendered_size(stream);
+    EXPECT_EQ(fit_rendering(stream, size), stream);
+    EXPECT_NE(fit_rendering(stream, size - 1), stream);
+  }
+}
+
+// OUT-07: a byte that is no text is three bytes as U+FFFD.
+TEST(FitRendering, CutsWhatReplacingMadeTooLong) {
+  const CapturedStream fitted = fit_rendering({std::string(300, '\xff')}, 100);
+  EXPECT_EQ(fitted, (CapturedStream{std::string(32, '\xff'), 268, 16}));
+  const CapturedStream cut_before =
+      fit_rendering({"abc" + std::string(20, '\xfe') + "xyz", 1000, 13}, 20);
+  EXPECT_EQ(cut_before, (CapturedStream{"abc\xfe\xfe\xfe\xfexyz", 1016, 5}));
+}
+
+// OUT-07
+RC_GTEST_PROP(FitRendering, FitsBetweenCharactersAndCountsWhatItTook, ()) {
+  std::string all;
+  for (auto count = *rc::gen::inRange(0, 200); count > 0; --count) {
+    all += *rc::gen::elementOf(std::vector<std::string>{"a", "\u20AC", "\U0001F600", "\xff",
+                                                        "\xe2\x82", "\x80", "\xf0\x9f"});
+  }
+  const auto cap = *rc::gen::inRange<std::uint64_t>(0, 300);
+  StreamCapture stream(*rc::gen::inRange<std::uint64_t>(0, 300));
+  stream.append(all);
+  const CapturedStream captured = stream.take();
+  const CapturedStream fitted = fit_rendering(captured, cap);
+  RC_ASSERT(rendered_size(fitted) <= cap);
+  RC_ASSERT(fitted.bytes.size() + fitted.missing_bytes == all.size());
+  if (fitted == captured) return;
+  // No more is taken than has to be, and no character is cut.
+  RC_ASSERT(rendered_size(fitted) + 2 * 3 >=
+            std::min<std::uint64_t>(cap, rendered_size(captured) / 2));
+  const std::string whole = replace_invalid_utf8(captured.bytes.substr(
+      0, captured.missing_bytes == 0 ? captured.bytes.size() : captured.cut_at));
+  RC_ASSERT(whole.starts_with(replace_invalid_utf8(fitted.bytes.substr(0, fitted.cut_at))));
 }
 
 TEST(RenderStream, IsValidTextWhateverTheBytes) {

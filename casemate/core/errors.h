@@ -47,6 +47,14 @@ class Refusal : public Base {
   std::string_view code() const noexcept override { return Code.view(); }
 };
 
+// A refusal with something more for whoever looks: `catch (const R&)` sees the refusal,
+// `dynamic_cast<const Load*>(&failure)` what came with it.
+template <typename R, typename Load>
+class Carrying final : public R, public Load {
+ public:
+  Carrying(const R& refusal, Load load) : R(refusal), Load(std::move(load)) {}
+};
+
 // -- Construction and choice ---------------------------------------------------------------------
 
 // A value is malformed at construction (the reference's ValueError and TypeError).

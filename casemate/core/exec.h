@@ -73,6 +73,13 @@ struct CapturedStream {
   friend bool operator==(const CapturedStream&, const CapturedStream&) = default;
 };
 
+// What had come of a program's output when its provider failed under it; comes with the refusal
+// (`Carrying`) that `Process::wait` throws.
+struct ReceivedOutput {
+  CapturedStream out{};
+  CapturedStream err{};
+};
+
 struct ExecResult {
   Outcome outcome = Outcome::exited;
   // Present for `exited` only, 0..255.

@@ -79,8 +79,9 @@ class Process {
   // Pumps output until the program and all it started have ended, and returns the result; a second
   // call returns the same value. `control.stop` gives outcome `cancelled`; past `control.deadline`
   // the provider counts as silent: `SandboxTimeout`, and the process is ended. Throws
-  // `SandboxUnavailable` when the provider's stream ended without an exit status. An exception
-  // from `on_output` ends the process and is rethrown.
+  // `SandboxUnavailable` when the provider's stream ended without an exit status. Both carry
+  // the `ReceivedOutput` (core/exec.h) of a program that had started. An exception from `on_output`
+  // ends the process and is rethrown.
   virtual ExecResult wait(const CallControl& control) = 0;
 
   // Writes all of `bytes` to standard input (`StdinMode::piped`), pumping output meanwhile.

@@ -51,7 +51,7 @@ Outcome outcome_of(EndCause cause) {
     case EndCause::cancelled:
       return Outcome::cancelled;
   }
-  throw_guest_lied("an unknown cause of an end");
+  throw ProtocolError("an unknown cause of an end");
 }
 
 ExecResult cancelled_result(bool stopped_known) {
@@ -199,21 +199,9 @@ void AgentProcess::pump(Goal goal, const CallControl& control) try {
     check_time(control);
     if (reached(goal)) return;
   }
-} catch (const ProtocolError& error) {
-  disconnect();
-  try {
-    throw_guest_lied(error.what());
-  } catch (const SandboxUnavailable&) {
-    failure_ = std::current_exception();
-    state_ = State::ended;
-    throw;
-  }
 } catch (...) {
-  if (!failure_) {
-    failure_ = std::current_exception();
-    abandon();
-  }
-  throw;
+  if (!failure_) fail();
+  std::rethrow_exception(failure_);
 }
 
 bool AgentProcess::reached(Goal goal) const {
@@ -391,6 +379,36 @@ void AgentProcess::stream_ended() {
     }
   }
   throw_guest_gone();
+}
+
+// Keeps what is being thrown as the failure of this and every later wait. Where the provider failed
+// under a program that ran, what had come of its output goes with it. A listener may throw the same
+// refusals, of another sandbox: then there still is a connection.
+void AgentProcess::fail() {
+  const bool ran = state_ == State::running;
+  const auto keep = [&]<typename R>(const R& refusal) {
+    failure_ = std::current_exception();
+    const bool provider = !connection_;
+    abandon();
+    if (!ran || !provider) return;
+    failure_ =
+        std::make_exception_ptr(Carrying<R, ReceivedOutput>(refusal, {out_.take(), err_.take()}));
+  };
+  try {
+    try {
+      throw;
+    } catch (const ProtocolError& error) {
+      disconnect();
+      throw_guest_lied(error.what());
+    }
+  } catch (const SandboxUnavailable& refusal) {
+    keep(refusal);
+  } catch (const SandboxTimeout& refusal) {
+    keep(refusal);
+  } catch (...) {
+    failure_ = std::current_exception();
+    abandon();
+  }
 }
 
 void AgentProcess::fail_start(const Failure& failure) {

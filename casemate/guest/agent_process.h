@@ -66,6 +66,7 @@ class AgentProcess : public Process {
   void handle(const Frame& frame);
   void take_output(OutputStream stream, const Frame& frame);
   void finish(const Ended& ended);
+  void fail();
   void stream_ended();
   void fill_streams(ExecResult& result);
   void request_cancel();

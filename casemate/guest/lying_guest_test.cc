@@ -10,6 +10,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <span>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -339,6 +340,79 @@ TEST_F(LyingGuest, EX_13_SilenceAfterSomeOutputEndsByTheHostsClock) {
   CallControl control;
   control.deadline = Clock::now() + 50ms;
   expect_refusal<SandboxTimeout>([&] { run_against(said, {}, control); }, "deadline");
+}
+
+// EX-07: what had come of the output when the guest was lost goes with the refusal.
+TEST_F(LyingGuest, EX_07_ALostGuestLeavesWhatTheProgramHadPrinted) {
+  const std::string said = begun_and_started() + framed(FrameType::output_out, "pre\n") +
+                           framed(FrameType::output_err, "warning\n");
+  const auto expect_output = [&](auto act) {
+    try {
+      act();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const SandboxError& failure) {
+      const auto* received = dynamic_cast<const ReceivedOutput*>(&failure);
+      ASSERT_NE(received, nullptr) << failure.what();
+      EXPECT_EQ(received->out.bytes, "pre\n");
+      EXPECT_EQ(received->err.bytes, "warning\n");
+    }
+  };
+  expect_output([&] { run_until_closed(said); });
+  expect_output([&] { run_against(said + framed(FrameType::ended, "a lie")); });
+  ExecRequest request;
+  request.timeout = 10ms;
+  expect_output([&] { run_against(said, request); });
+  request.timeout.reset();
+  request.capture_bytes = 1;
+  try {
+    run_against(said + framed(FrameType::stdin_closed), request);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const SandboxUnavailable& failure) {
+    EXPECT_EQ(dynamic_cast<const ReceivedOutput&>(failure).out.missing_bytes, 3U);
+  }
+}
+
+TEST_F(LyingGuest, ALostGuestLeavesTheSameOutputToEveryLaterWait) {
+  guest_.attached = [](sys::UniqueFd connection) {
+    hear(connection);
+    say(connection, begun_and_started() + framed(FrameType::output_out, "pre"));
+  };
+  const std::unique_ptr<Call> call = open();
+  ExecRequest request;
+  request.command = Argv{{"program"}};
+  const std::unique_ptr<Process> process = call->start(request, {});
+  for (int i = 0; i < 2; ++i) {
+    try {
+      process->wait({});
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const SandboxUnavailable& failure) {
+      EXPECT_EQ(dynamic_cast<const ReceivedOutput&>(failure).out.bytes, "pre");
+    }
+  }
+}
+
+// A refusal that a listener threw is about something else.
+TEST_F(LyingGuest, WhatAListenerThrowsStaysAsItIs) {
+  ExecRequest request;
+  request.on_output = [](OutputStream, std::span<const char>) {
+    throw SandboxUnavailable("another sandbox");
+  };
+  try {
+    run_against(begun_and_started() + framed(FrameType::output_out, "pre"), request);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const SandboxUnavailable& failure) {
+    EXPECT_STREQ(failure.what(), "another sandbox");
+    EXPECT_EQ(dynamic_cast<const ReceivedOutput*>(&failure), nullptr);
+  }
+}
+
+TEST_F(LyingGuest, AGuestLostBeforeTheStartLeavesNoOutput) {
+  try {
+    run_until_closed(framed(FrameType::begun));
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const SandboxUnavailable& failure) {
+    EXPECT_EQ(dynamic_cast<const ReceivedOutput*>(&failure), nullptr);
+  }
 }
 
 TEST_F(LyingGuest, SilenceBeforeTheStartEndsByTheHostsClock) {

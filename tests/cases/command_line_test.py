@@ -338,6 +338,12 @@ class Surface(Case):
         self.assertIn("('PASSED', 'yes')", result.text)
         self.assertRefused(self.run_program("", "--env", "UNSET"), "InvalidArgument", "UNSET")
 
+    def test_the_interpreter_is_the_systems_whatever_path_the_program_gets(self):
+        decoy = "import os; os.mkdir('bin'); open('bin/python3', 'w').write('#!/bin/sh'); os.chmod('bin/python3', 0o755)"
+        for path in ("/tmp", "bin:/usr/bin", ""):
+            result = self.run_program(f"{decoy}; import sys; print(sys.executable, os.environ['PATH'])", "--env", f"PATH={path}")
+            self.assertEqual((result.status, result.text), (0, f"/usr/bin/python3 {path}\n"), result)
+
     def test_a_check_starts_nothing_and_refuses_what_a_run_would(self):
         result = self.run_program("print('ran')", "--check", "--output", "x", "--out-dir", self.out)
         self.assertEqual((result.status, result.out, result.err), (0, b"", ""), result)

@@ -1,10 +1,13 @@
 """Cases EX: time limits, process trees, streams at the end."""
 
+import os
+import signal
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
-from harness import PRINT_NAMESPACE, SOAK, Case, cgroups_of, ticks_now
+from harness import PRINT_NAMESPACE, SOAK, Case, cgroups_of, processes_in, ticks_now
 
 
 class Exec(Case):
@@ -68,6 +71,48 @@ os._exit(0)
         result = self.run_program(program, "--timeout", "1")
         self.assertEqual((result.status, result.out), (124, b"step 1 ok\n"), result)
         self.assertIn("timed out", result.err)
+
+    def test_EX_07_what_was_printed_before_the_sandbox_was_lost_is_kept(self):
+        """EX-07: the init of the program's processes is killed from outside"""
+        name = f"case-{os.getpid()}"
+        # So much does not fit between the program and the host: when it is written, "pre" has arrived.
+        program = f'''
+import ctypes, sys, time
+print("pre", file=sys.stderr, flush=True)
+sys.stdout.write("x" * 4_000_000)
+sys.stdout.flush()
+ctypes.CDLL(None).prctl(15, b"{name}")
+time.sleep(60)
+'''
+        started = time.monotonic()
+        process = self.start(self.argv("--json", program=program))
+        os.kill(self.wait_for_init_of(name), signal.SIGKILL)
+        result = self.finish(process, started)
+        self.assertEqual((result.status, result.json["status"]), (125, "failed"), result)
+        self.assertEqual(result.json["stderr"], "pre\n")
+        self.assertEqual(result.json["stdout"].strip("x"), "")
+        self.assertGreater(len(result.json["stdout"]), 3_000_000)
+        self.assertEqual((result.json["stdout_truncated_bytes"], result.json["stderr_truncated_bytes"]), (0, 0))
+        self.assertRegex(result.json["sandbox"]["id"], r"\A[0-9a-f]+\Z")
+        self.assertEqual(result.json["error"]["code"], "SandboxUnavailable")
+
+    def wait_for_init_of(self, name):
+        """The pid, seen from here, of process 1 in the process-id namespace of the process called so."""
+        def lines(entry):
+            try:
+                return dict(line.split(":\t", 1) for line in (entry / "status").read_text().splitlines() if ":\t" in line)
+            except OSError:
+                return {}
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            found = [entry for entry in Path("/proc").glob("[0-9]*") if lines(entry).get("Name") == name]
+            if found:
+                space = os.readlink(found[0] / "ns/pid")
+                (init,) = [pid for pid in processes_in(space, ticks_now())
+                           if lines(Path(f"/proc/{pid}"))["NSpid"].split()[-1] == "1"]
+                return init
+            time.sleep(0.01)
+        self.fail(f"no process was called {name}")
 
     def test_EX_09_the_limit_that_was_set_is_the_limit(self):
         """EX-09: a short one wins, also where files are collected"""

@@ -11,6 +11,7 @@
 #include "casemate/kinds/codeact/request_checks.h"
 #include "casemate/kinds/codeact/result_text.h"
 #include "casemate/kinds/codeact/run_json.h"
+#include "casemate/tool/refusals.h"
 #include "casemate/tool/sandboxed_tool.h"
 
 namespace casemate {
@@ -62,6 +63,18 @@ std::vector<std::string> names_in(const boost::json::object& arguments, std::str
   return names;
 }
 
+// The provider failed under a program that had begun.
+ToolResult lost(const std::exception& failure, const CodeactRun& run,
+                const GuestCall::Owner& owner) {
+  write_log(owner.log, LogLevel::warning, fmt::format("{}: {}", owner.tool, line_for_log(failure)));
+  const std::string sentence = sentence_for_model(failure);
+  ToolResult result;
+  result.text = codeact::lost_run_text(run, sentence);
+  result.structured = codeact_lost_run_json(failure, sentence);
+  result.is_error = true;
+  return result;
+}
+
 ToolResult execute(const boost::json::object& arguments, const ToolCall& call,
                    const SandboxToolSession& session, const CodeactToolOptions& options) {
   const SandboxKey key = session.key();
@@ -82,12 +95,18 @@ ToolResult execute(const boost::json::object& arguments, const ToolCall& call,
   request.on_output = call.on_output;
   request.progress = call.progress;
 
-  CodeactRun run = run_codeact(wiring, key, request, call.control);
-  ToolResult result;
-  result.text = codeact::result_text(run);
-  result.structured = codeact_run_json(run, ArtifactPaths::hidden);
-  result.artifacts = std::move(run.artifacts);
-  return result;
+  try {
+    CodeactRun run = run_codeact(wiring, key, request, call.control);
+    ToolResult result;
+    result.text = codeact::result_text(run);
+    result.structured = codeact_run_json(run, ArtifactPaths::hidden);
+    result.artifacts = std::move(run.artifacts);
+    return result;
+  } catch (const SandboxError& failure) {
+    const auto* run = dynamic_cast<const CodeactRun*>(&failure);
+    if (run == nullptr) throw;
+    return lost(failure, *run, wiring.owner);
+  }
 }
 
 }  // namespace

@@ -253,6 +253,28 @@ TEST(ExecuteCode, RunsAProgramAndSaysWhatCameOfIt) {
   EXPECT_EQ(scripted.sandbox->commands().at(0).timeout, std::chrono::seconds(7));
 }
 
+// EX-07
+TEST(ExecuteCode, SaysWhatAProgramPrintedBeforeItsSandboxWasLost) {
+  Scripted scripted([](const Program&) -> ExecResult {
+    throw Carrying<SandboxUnavailable, ReceivedOutput>(SandboxUnavailable("/run/x.sock: gone", "h"),
+                                                       {{"pre\n"}, {}});
+  });
+  CodeactToolOptions options;
+  options.log = scripted.wiring.owner.log;
+  const ToolResult result = make(scripted, options).at(0).invoke(R"({"code":"x"})", {});
+  EXPECT_TRUE(result.is_error);
+  EXPECT_TRUE(result.text.starts_with("Error: the sandbox is not available")) << result.text;
+  EXPECT_NE(result.text.find("\n\nstdout:\npre\n\nnote: "), std::string::npos) << result.text;
+  const auto structured = parse_json(result.structured).as_object();
+  EXPECT_EQ(structured.at("status"), "failed");
+  EXPECT_EQ(structured.at("stdout"), "pre\n");
+  EXPECT_EQ(structured.at("error").at("code"), "SandboxUnavailable");
+  EXPECT_EQ((result.text + result.structured).find("/run"), std::string::npos);
+  EXPECT_NE(scripted.log.find("execute_code: SandboxUnavailable: /run/x.sock: gone (h)"),
+            std::string::npos)
+      << scripted.log;
+}
+
 TEST(ExecuteCode, PassesTheCallersListenersAndBoundsOn) {
   std::stop_source source;
   Scripted scripted([&](const Program& program) {

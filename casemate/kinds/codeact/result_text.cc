@@ -7,12 +7,19 @@
 
 #include "casemate/base/utf8.h"
 #include "casemate/core/capture.h"
+#include "casemate/kinds/codeact/shown_streams.h"
 
 namespace casemate::codeact {
 namespace {
 
 constexpr std::string_view kNothingPrinted =
     "The program ran and printed nothing. Only what it prints comes back: print what you need.";
+
+void append_section(std::string& text, std::string_view section) {
+  if (section.empty()) return;
+  if (!text.empty()) text += "\n\n";
+  text += section;
+}
 
 std::string stream_section(std::string_view label, const CapturedStream& stream) {
   std::string text = render_stream(stream);
@@ -51,23 +58,34 @@ std::string missing_section(const std::vector<std::string>& names) {
 
 std::string result_text(const CodeactRun& run) {
   const ExecResult& result = run.result;
+  const ShownStreams streams = shown_streams(run);
   const std::vector<std::string> sections{
-      stream_section("stdout", {result.stdout, result.stdout_missing_bytes, result.stdout_cut_at}),
-      stream_section("stderr", {result.stderr, result.stderr_missing_bytes, result.stderr_cut_at}),
+      stream_section("stdout", streams.out),
+      stream_section("stderr", streams.err),
       result.exit_code.value_or(0) == 0 ? "" : fmt::format("exit code: {}", *result.exit_code),
       notes_section(run.notes),
   };
   std::string text;
-  const auto append = [&text](std::string_view section) {
-    if (section.empty()) return;
-    if (!text.empty()) text += "\n\n";
-    text += section;
-  };
+  const auto append = [&text](std::string_view section) { append_section(text, section); };
   for (const std::string& section : sections) append(section);
   if (text.empty()) append(kNothingPrinted);
   append(saved_section(run));
   append(missing_section(run.missing_outputs));
   if (run.collect_error) append(run.collect_error->sentence);
+  return replace_invalid_utf8(text);
+}
+
+std::string lost_run_text(const CodeactRun& run, std::string_view sentence) {
+  const ShownStreams streams = shown_streams(run);
+  const std::string out = stream_section("stdout", streams.out);
+  const std::string err = stream_section("stderr", streams.err);
+  std::vector<std::string> notes = run.notes;
+  notes.push_back(
+      fmt::format("this happened while the program ran. {} What else it did is not known.",
+                  out.empty() && err.empty() ? "Nothing that it printed had come by then."
+                                             : "Above is what it had printed by then."));
+  std::string text(sentence);
+  for (const std::string& section : {out, err, notes_section(notes)}) append_section(text, section);
   return replace_invalid_utf8(text);
 }
 

@@ -1,5 +1,6 @@
 #include "casemate/kinds/codeact/result_text.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -128,6 +129,35 @@ TEST(ResultText, ReplacesWhatIsNotUtf8) {
                                                      "b")));
   EXPECT_EQ(text, "stdout:\na\uFFFD\uFFFDb");
   EXPECT_TRUE(is_valid_utf8(text));
+}
+
+TEST(ResultText, CapsWhatReplacingMadeLonger) {
+  // OUT-07
+  for (const std::size_t size : {1000UL, 1001UL, 5000UL}) {
+    CodeactRun run = run_of(with_stdout(captured(std::string(size, '\xff'), 1000)));
+    run.capture_bytes = 1000;
+    const std::string text = result_text(run);
+    std::size_t shown = 0;
+    for (std::size_t at = 0; (at = text.find("\uFFFD", at)) != std::string::npos; at += 3) ++shown;
+    EXPECT_EQ(shown, 332U);
+    EXPECT_NE(text.find(fmt::format("[... {} bytes missing ...]", size - shown)),
+              std::string::npos);
+  }
+}
+
+// EX-07
+TEST(LostRunText, SaysWhatHadBeenPrinted) {
+  CodeactRun run;
+  EXPECT_EQ(
+      lost_run_text(run, "Error: gone."),
+      "Error: gone.\n\nnote: this happened while the program ran. Nothing that it printed had "
+      "come by then. What else it did is not known.");
+  run.result = exited(0, "pre\n", "w\xff");
+  run.notes = {"first."};
+  EXPECT_EQ(lost_run_text(run, "Error: gone."),
+            "Error: gone.\n\nstdout:\npre\n\nstderr:\nw\uFFFD\n\nnote: first.\nnote: this happened "
+            "while the program ran. Above is what it had printed by then. What else it did is not "
+            "known.");
 }
 
 TEST(ResultText, CapsAlikeWhateverTheOutcome) {

@@ -24,6 +24,9 @@ namespace {
 using codeact::SharedFile;
 
 constexpr std::string_view kInterpreter = "python3";
+// The host's own is the system's: what stands earlier on a PATH there may lead out of /usr.
+constexpr std::string_view kHostImage = "host";
+constexpr std::string_view kHostInterpreter = "/usr/bin/python3";
 constexpr std::string_view kProgramPath = "program/program.py";
 
 class Stopwatch {
@@ -46,10 +49,14 @@ void tell(const CodeactRequest& request, std::string_view step) {
 
 std::span<const char> bytes_of(const std::string& text) { return {text.data(), text.size()}; }
 
+std::string_view interpreter_of(const std::string& image) {
+  return image == kHostImage ? kHostInterpreter : kInterpreter;
+}
+
 ExecRequest program_request(const CodeactWiring& wiring, const CodeactRequest& request,
-                            const std::string& call_directory) {
+                            std::string_view interpreter, const std::string& call_directory) {
   ExecRequest exec;
-  std::vector<std::string> words{std::string(kInterpreter),
+  std::vector<std::string> words{std::string(interpreter),
                                  fmt::format("{}/{}", call_directory, kProgramPath)};
   words.insert(words.end(), request.arguments.begin(), request.arguments.end());
   exec.command = Argv{std::move(words)};
@@ -129,14 +136,16 @@ class Beginning {
   }
 
   std::unique_ptr<Process> start(Call& call, const std::string& image) const {
+    const std::string_view interpreter = interpreter_of(image);
     try {
-      return call.start(program_request(wiring_, request_, call.directory()), control_);
+      return call.start(program_request(wiring_, request_, interpreter, call.directory()),
+                        control_);
     } catch (const SandboxFileError& failure) {
       if (failure.error_number() != ENOENT && failure.error_number() != EACCES) throw;
-      std::throw_with_nested(
-          SandboxImageInvalid(fmt::format("image '{}' has no {} on its PATH that can be executed",
-                                          escape_for_display(image), kInterpreter),
-                              "use an image with Python 3"));
+      std::throw_with_nested(SandboxImageInvalid(
+          fmt::format("image '{}' has no {}{} that can be executed", escape_for_display(image),
+                      interpreter, interpreter == kInterpreter ? " on its PATH" : ""),
+          "use an image with Python 3"));
     }
   }
 
@@ -146,6 +155,34 @@ class Beginning {
   const std::vector<SharedFile>& files_;
   const CallControl& control_;
 };
+
+// Throws `failure` anew with what is known of the run that it ended; returns when it is none of the
+// provider's (a listener may throw the same class).
+template <typename R>
+void throw_lost(const R& failure, CodeactRun& run) {
+  const auto* received = dynamic_cast<const ReceivedOutput*>(&failure);
+  if (received == nullptr) return;
+  run.result.stdout = received->out.bytes;
+  run.result.stdout_missing_bytes = received->out.missing_bytes;
+  run.result.stdout_cut_at = received->out.cut_at;
+  run.result.stderr = received->err.bytes;
+  run.result.stderr_missing_bytes = received->err.missing_bytes;
+  run.result.stderr_cut_at = received->err.cut_at;
+  throw Carrying<R, CodeactRun>(failure, std::move(run));
+}
+
+// The program's result, once it has ended.
+ExecResult wait_for(Process& process, const CallControl& control, CodeactRun& run) {
+  try {
+    return process.wait(control);
+  } catch (const SandboxUnavailable& failure) {
+    throw_lost(failure, run);
+    throw;
+  } catch (const SandboxTimeout& failure) {
+    throw_lost(failure, run);
+    throw;
+  }
+}
 
 // Tells whether landing had begun when something was thrown.
 class WatchedSink final : public OutputSink {
@@ -271,9 +308,10 @@ CodeactRun run_codeact(const CodeactWiring& wiring, const SandboxKey& key,
   const std::vector<SharedFile> files = codeact::read_shared_files(wiring, request, control);
 
   CodeactRun run;
+  run.capture_bytes = wiring.capture_bytes;
   run.timings.stage = watch.lap();
   Begun begun = Beginning(wiring, key, request, files, control).begin(run, watch);
-  run.result = begun.process->wait(control);
+  run.result = wait_for(*begun.process, control, run);
   begun.process.reset();
   run.timings.run = watch.lap();
   codeact::append_outcome_notes(run, wiring.spec, request.timeout);

@@ -94,6 +94,9 @@ struct CodeactTimings {
 struct CodeactRun {
   SandboxInfo sandbox;
   ExecResult result;
+  // The wiring's: `result_text` and `codeact_run_json` write at most so many bytes of a stream,
+  // also where they replace what is not UTF-8 and so make it longer.
+  std::uint64_t capture_bytes = kDefaultCaptureBytes;
   // In the order in which they were named.
   std::vector<LandedArtifact> artifacts;
   // Named and not written, sorted. The program's outcome stands all the same.
@@ -115,14 +118,17 @@ struct CodeactRun {
 //   names of files: a rule broken, reserved, named twice, not in the store (with the nearest that
 //   are); then each file as it is read.
 // Then it acquires, opens a call, writes files and program, runs
-// `python3 <call>/program/program.py ARG...` in `<call>/work`, collects after every outcome but
+// `python3 <call>/program/program.py ARG...` in `<call>/work` (image `host`: /usr/bin/python3,
+// whatever PATH the request's environment has), collects after every outcome but
 // `cancelled`, and closes the call. A sandbox found dead before the program began is acquired
 // anew, once.
 // Refusals before the program ran are thrown (an image without python3 is `SandboxImageInvalid`),
 // and so are `SandboxUnavailable` and `SandboxTimeout` when the provider failed under it, and what
-// a listener threw. Once the program ended, nothing is: see `collect_error`. Whatever happens,
-// nothing of the call is left, or its sandbox is disposed. `control` bounds all of it except that
-// the program's own bound is `timeout`.
+// a listener threw. The two of the provider's carry the `CodeactRun` of a program that had begun
+// (core/errors.h, `Carrying`): its sandbox and, as its result's streams, what had come by then; how
+// it ended is not known, and the result's other members say nothing. Once the program ended,
+// nothing is: see `collect_error`. Whatever happens, nothing of the call is left, or its sandbox is
+// disposed. `control` bounds all of it except that the program's own bound is `timeout`.
 CodeactRun run_codeact(const CodeactWiring& wiring, const SandboxKey& key,
                        const CodeactRequest& request, const CallControl& control);
 

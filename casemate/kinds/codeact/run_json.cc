@@ -3,11 +3,13 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "casemate/base/json.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/capture.h"
 #include "casemate/core/errors.h"
+#include "casemate/kinds/codeact/shown_streams.h"
 #include "casemate/tool/refusals.h"
 
 namespace casemate {
@@ -45,7 +47,8 @@ json::value or_null(const std::optional<std::string>& text) {
   return text ? json::value(*text) : json::value(nullptr);
 }
 
-void add_streams(json::object& object, const CapturedStream& out, const CapturedStream& err) {
+void add_streams(json::object& object, const CodeactRun& run) {
+  const auto [out, err] = codeact::shown_streams(run);
   object["stdout"] = render_stream(out);
   object["stderr"] = render_stream(err);
   object["stdout_truncated_bytes"] = out.missing_bytes;
@@ -54,8 +57,34 @@ void add_streams(json::object& object, const CapturedStream& out, const Captured
   if (!is_valid_utf8(err.bytes)) object["stderr_base64"] = base64(err.bytes);
 }
 
+json::value sandbox_json(const SandboxInfo& sandbox) {
+  return {
+      {"id", sandbox.id},
+      {"backend", sandbox.backend},
+      {"isolation", to_string(sandbox.isolation)},
+      {"reused", sandbox.reused},
+      {"image", sandbox.image},
+      {"egress", to_string(sandbox.egress)},
+  };
+}
+
 json::value error_json(std::string_view code, std::string_view message, std::string_view hint) {
   return {{"code", code}, {"message", message}, {"hint", hint}};
+}
+
+const CodeactRun* carried_run(const std::exception& failure) {
+  return dynamic_cast<const CodeactRun*>(&failure);
+}
+
+std::string failure_json(const std::exception& failure, const CodeactRun* run, json::value error) {
+  json::object object;
+  object["status"] = failure_status(failure);
+  if (run != nullptr) {
+    add_streams(object, *run);
+    object["sandbox"] = sandbox_json(run->sandbox);
+  }
+  object["error"] = std::move(error);
+  return serialise_json(object);
 }
 
 }  // namespace
@@ -66,8 +95,7 @@ std::string codeact_run_json(const CodeactRun& run, ArtifactPaths paths) {
   object["status"] = to_string(result.outcome);
   object["exit_code"] = result.exit_code ? json::value(*result.exit_code) : json::value(nullptr);
   object["signal"] = or_null(result.signal);
-  add_streams(object, {result.stdout, result.stdout_missing_bytes, result.stdout_cut_at},
-              {result.stderr, result.stderr_missing_bytes, result.stderr_cut_at});
+  add_streams(object, run);
   json::array artifacts;
   for (const LandedArtifact& artifact : run.artifacts) {
     json::object entry{{"name", artifact.name}, {"bytes", artifact.bytes}};
@@ -82,14 +110,7 @@ std::string codeact_run_json(const CodeactRun& run, ArtifactPaths paths) {
   for (const Limit limit : run.sandbox.limits_not_held) not_held.emplace_back(to_string(limit));
   object["limits_not_held"] = std::move(not_held);
   object["egress"] = json::array();
-  object["sandbox"] = {
-      {"id", run.sandbox.id},
-      {"backend", run.sandbox.backend},
-      {"isolation", to_string(run.sandbox.isolation)},
-      {"reused", run.sandbox.reused},
-      {"image", run.sandbox.image},
-      {"egress", to_string(run.sandbox.egress)},
-  };
+  object["sandbox"] = sandbox_json(run.sandbox);
   object["timing_ms"] = {
       {"acquire", milliseconds(run.timings.acquire)},
       {"stage", milliseconds(run.timings.stage)},
@@ -110,13 +131,16 @@ std::string codeact_run_json(const CodeactRun& run, ArtifactPaths paths) {
   return serialise_json(object);
 }
 
-std::string codeact_failure_json(const std::exception& failure) {
+std::string codeact_failure_json(const std::exception& failure, const CodeactRun* lost) {
   const auto* refusal = dynamic_cast<const SandboxError*>(&failure);
-  json::object object;
-  object["status"] = failure_status(failure);
-  object["error"] = error_json(failure_code(failure), failure.what(),
-                               refusal == nullptr ? std::string_view() : refusal->hint());
-  return serialise_json(object);
+  return failure_json(failure, lost != nullptr ? lost : carried_run(failure),
+                      error_json(failure_code(failure), failure.what(),
+                                 refusal == nullptr ? std::string_view() : refusal->hint()));
+}
+
+std::string codeact_lost_run_json(const std::exception& failure, std::string_view message) {
+  return failure_json(failure, carried_run(failure),
+                      error_json(failure_code(failure), message, ""));
 }
 
 }  // namespace casemate

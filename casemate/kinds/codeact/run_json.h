@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "casemate/kinds/codeact/run.h"
 
@@ -20,7 +21,12 @@ enum class ArtifactPaths : std::uint8_t { hidden, shown };
 std::string codeact_run_json(const CodeactRun& run, ArtifactPaths paths);
 
 // `{"status":"refused","error":{"code","message","hint"}}` for a refusal; `failed` where the
-// provider failed or the exception is none of ours, `cancelled` for `SandboxCancelled`.
-std::string codeact_failure_json(const std::exception& failure);
+// provider failed or the exception is none of ours, `cancelled` for `SandboxCancelled`. A failure
+// that carries a `CodeactRun` has the run's streams and sandbox beside them, under the keys above.
+// `lost` stands in for one that a rewording of the failure does not carry.
+std::string codeact_failure_json(const std::exception& failure, const CodeactRun* lost = nullptr);
+
+// The same with another message and no hint, for readers to whom the failure's own do not go.
+std::string codeact_lost_run_json(const std::exception& failure, std::string_view message);
 
 }  // namespace casemate

@@ -85,6 +85,20 @@ TEST(CodeactRunJson, KeepsBytesThatAreNoUtf8) {
   }
 }
 
+TEST(CodeactRunJson, CapsWhatReplacingMadeLonger) {
+  // OUT-07: text, base64 and count are about the same bytes.
+  CodeactRun run;
+  run.result = exited(0, std::string(1000, '\xff'), std::string(1000, 'x'));
+  run.capture_bytes = 1000;
+  const auto object = parsed(codeact_run_json(run, ArtifactPaths::shown));
+  EXPECT_EQ(object.at("stdout_truncated_bytes"), 668);
+  EXPECT_EQ(object.at("stdout_base64").as_string().size(), 444U);
+  EXPECT_EQ(object.at("stdout").as_string().size(),
+            332 * 3 + std::string_view("\n[... 668 bytes missing ...]\n").size());
+  EXPECT_EQ(object.at("stderr_truncated_bytes"), 0);
+  EXPECT_EQ(object.at("stderr").as_string().size(), 1000U);
+}
+
 TEST(CodeactRunJson, MarksTheCut) {
   // OUT-03
   const auto object = parsed(codeact_run_json(full_run(), ArtifactPaths::shown));
@@ -103,6 +117,30 @@ TEST(CodeactFailureJson, TellsARefusalFromAFailure) {
   EXPECT_EQ(status(SandboxTimeout("m")), "failed");
   EXPECT_EQ(status(SandboxCancelled("m")), "cancelled");
   EXPECT_EQ(status(std::runtime_error("\xff")), "failed");
+}
+
+// EX-07
+TEST(CodeactFailureJson, KeepsWhatHadComeOfALostRun) {
+  CodeactRun run;
+  run.sandbox.id = "0123456789ab";
+  run.result = exited(0, "pre\n", "\xff");
+  run.result.stdout_missing_bytes = 5;
+  run.result.stdout_cut_at = 4;
+  const Carrying<SandboxTimeout, CodeactRun> failure(SandboxTimeout("silent /run/x", "h"), run);
+  auto object = parsed(codeact_failure_json(failure));
+  EXPECT_EQ(object.at("status"), "failed");
+  EXPECT_EQ(object.at("stdout"), "pre\n[... 5 bytes missing ...]\n");
+  EXPECT_EQ(object.at("stdout_truncated_bytes"), 5);
+  EXPECT_EQ(object.at("stderr"), "\uFFFD");
+  EXPECT_EQ(object.at("stderr_base64"), "/w==");
+  EXPECT_EQ(object.at("sandbox").at("id"), "0123456789ab");
+  EXPECT_EQ(object.at("error").at("code"), "SandboxTimeout");
+  EXPECT_EQ(object.at("error").at("message"), "silent /run/x");
+  object = parsed(codeact_lost_run_json(failure, "For models."));
+  EXPECT_EQ(object.at("stdout_truncated_bytes"), 5);
+  EXPECT_EQ(
+      object.at("error"),
+      (boost::json::value{{"code", "SandboxTimeout"}, {"message", "For models."}, {"hint", ""}}));
 }
 
 }  // namespace

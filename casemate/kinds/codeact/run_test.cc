@@ -43,7 +43,8 @@ TEST(RunCodeact, StartsTheInterpreterOnTheProgramInItsOwnDirectory) {
 
   const auto command = scripted.sandbox->commands().at(0);
   const std::string directory = scripted.sandbox->calls().at(0).directory;
-  EXPECT_EQ(command.command, "python3 " + directory + "/program/program.py -x 'two words'");
+  EXPECT_EQ(command.command,
+            "/usr/bin/python3 " + directory + "/program/program.py -x 'two words'");
   EXPECT_EQ(command.directory, directory + "/work");
   EXPECT_EQ(command.timeout, std::chrono::seconds(120));
 }
@@ -395,7 +396,8 @@ TEST(RunCodeact, NamesTheImageThatHasNoInterpreter) {
   for (const int error : {ENOENT, EACCES}) {
     Scripted scripted([](const Program&) { return exited(); }, {},
                       {.raises = std::make_exception_ptr(SandboxFileError("exec", error))});
-    expect_refusal<SandboxImageInvalid>([&] { scripted.run(code()); }, {"'host'", "python3"});
+    expect_refusal<SandboxImageInvalid>([&] { scripted.run(code()); },
+                                        {"'host'", "no /usr/bin/python3 that can"});
     EXPECT_TRUE(scripted.sandbox->calls().at(0).closed);
   }
   Scripted other([](const Program&) { return exited(); }, {},
@@ -467,6 +469,34 @@ TEST(RunCodeact, DoesNotRepeatAProgramThatBegan) {
   expect_refusal<SandboxUnavailable>([&] { scripted.run(code()); }, "without an exit status");
   EXPECT_EQ(runs, 1);
   EXPECT_TRUE(scripted.sandbox->calls().at(0).closed);
+}
+
+// EX-07
+TEST(RunCodeact, KeepsWhatHadComeOfAProgramWhoseSandboxWasLost) {
+  const auto expect_kept = [](const auto& refusal) {
+    using R = std::decay_t<decltype(refusal)>;
+    Scripted scripted([&](const Program&) -> ExecResult {
+      throw Carrying<R, ReceivedOutput>(refusal, {{"pre", 7, 2}, {"warning", 8, 3}});
+    });
+    try {
+      scripted.run(code());
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const R& failure) {
+      const auto* run = dynamic_cast<const CodeactRun*>(&failure);
+      ASSERT_NE(run, nullptr);
+      EXPECT_STREQ(failure.what(), "lost");
+      EXPECT_EQ(run->sandbox.id,
+                scripted.backend->acquire(scripted.key, scripted.wiring.spec, {})->info().id);
+      EXPECT_EQ(run->result.stdout, "pre");
+      EXPECT_EQ(run->result.stdout_missing_bytes, 7U);
+      EXPECT_EQ(run->result.stdout_cut_at, 2U);
+      EXPECT_EQ(run->result.stderr, "warning");
+      EXPECT_EQ(run->result.stderr_missing_bytes, 8U);
+      EXPECT_EQ(run->result.stderr_cut_at, 3U);
+    }
+  };
+  expect_kept(SandboxUnavailable("lost"));
+  expect_kept(SandboxTimeout("lost"));
 }
 
 TEST(RunCodeact, DoesNotRetryAProviderThatHasNoSandbox) {

@@ -1,5 +1,6 @@
 """scripts/run_tests counts what happened, above all what went wrong without saying so."""
 
+import signal
 import subprocess
 import tempfile
 import textwrap
@@ -38,11 +39,13 @@ class Runner(unittest.TestCase):
         path.chmod(0o755)
         self.manifest.append("\t".join((kind, name, "unit", str(path), reason)))
 
-    def run_all(self, *options):
+    def run_all(self, *options, ignoring=()):
         """(exit status, last line, whole output)"""
         (self.build / "tests.manifest").write_text("".join(f"{m}\n" for m in self.manifest))
         done = subprocess.run(["/usr/bin/python3", ROOT / "scripts/run_tests", self.build, *options],
-                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN)
+                                                  for number in ignoring])
         return done.returncode, done.stdout.splitlines()[-1], done.stdout
 
     def test_adds_up_programs_and_lists_skips_with_reasons(self):
@@ -103,6 +106,15 @@ class Runner(unittest.TestCase):
         for line in ("needs an engine", "ValueError: no place", "p1: exited with 1 without a report",
                      "no_such_module"):
             self.assertIn(line, output)
+
+    def test_signals_that_our_caller_ignores_are_not_ignored_in_tests(self):
+        """As under nohup and in a shell's background."""
+        ignored = (signal.SIGINT, signal.SIGHUP)
+        for number in ignored:
+            self.add(PROGRAM % (PASS, f"kill -{int(number)} $$"))
+        output = self.run_all(ignoring=ignored)[2]
+        self.assertIn("p0: died of SIGINT", output)
+        self.assertIn("p1: died of SIGHUP", output)
 
     def test_only_chooses_by_name(self):
         self.add(PROGRAM % (PASS, "exit 0"))

@@ -5,7 +5,7 @@
 #include <exception>
 #include <utility>
 
-#include "casemate/policy/spec_match.h"
+#include "casemate/core/spec_match.h"
 
 namespace casemate {
 
@@ -18,8 +18,8 @@ int SandboxPurger::purge_scoped_thread(std::string_view scope,
   if (disposed == 0) return disposed;
   try {
     write_log(log_, LogLevel::info,
-              fmt::format("purged {} sandboxes of scope {}, thread {}", disposed,
-                          policy::quoted(scope), policy::quoted(thread_id)));
+              fmt::format("purged {} sandboxes of scope {}, thread {}", disposed, quoted(scope),
+                          quoted(thread_id)));
   } catch (const std::exception&) {
     // No memory for one line of the log is no reason to end the host.
   }

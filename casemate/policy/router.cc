@@ -11,14 +11,11 @@
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/core/resource_match.h"
-#include "casemate/policy/spec_match.h"
+#include "casemate/core/spec_match.h"
+#include "casemate/policy/host_policy.h"
 
 namespace casemate {
 namespace {
-
-using policy::pending;
-using policy::PendingRefusal;
-using policy::quoted;
 
 void check_options(const std::vector<std::shared_ptr<SandboxBackend>>& backends,
                    const RouterOptions& options) {
@@ -130,8 +127,7 @@ std::optional<PendingRefusal> SandboxRouter::State::ask(std::size_t position,
                                                         const SandboxSpec& spec) const {
   try {
     const BackendDeclarations declared = backends[position]->declarations();
-    if (auto refused = policy::match_declarations(spec, host.min_isolation, declared))
-      return refused;
+    if (auto refused = match_declarations(spec, host.min_isolation, declared)) return refused;
     return probe(position, declared.name);
   } catch (const InvalidArgument&) {
     throw;  // about the spec, not about this backend
@@ -148,8 +144,8 @@ std::size_t SandboxRouter::State::choose(const SandboxSpec& spec) const {
     refused->raise(refused->message, refused->hint);
   }
   if (selection == Selection::configured) {
-    if (const auto refused = policy::match_declarations(spec, host.min_isolation,
-                                                        backends[selected]->declarations())) {
+    if (const auto refused =
+            match_declarations(spec, host.min_isolation, backends[selected]->declarations())) {
       refused->raise(refused->message, refused->hint);
     }
     return selected;
@@ -181,7 +177,7 @@ SandboxRouter::SandboxRouter(std::vector<std::shared_ptr<SandboxBackend>> backen
 
   std::vector<PendingRefusal> refusals;
   const auto check_floor = [&](const SandboxBackend& backend) {
-    auto refused = policy::match_host_floor(state->host.min_isolation, backend.declarations());
+    auto refused = match_host_floor(state->host.min_isolation, backend.declarations());
     if (refused) refusals.push_back(*std::move(refused));
   };
   if (state->selection == Selection::configured) {

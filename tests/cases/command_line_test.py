@@ -356,6 +356,15 @@ class Surface(Case):
                 self.assertRefused(self.run_program("print('ran')", "--check", *options), code)
         self.assertNothingStarted()
 
+    def test_a_run_takes_the_transfer_limits_that_a_check_takes(self):
+        over = ("--files-out-limit", "65M,256M,256")
+        for check in ((), ("--check",)):
+            with self.subTest(check=check):
+                result = self.run_program("", *check, *over)
+                self.assertEqual((result.status, result.err), (0, ""), result)
+                self.assertRefused(self.run_program("", *check, *over, "--output", "x", "--out-dir", self.out),
+                                   "SandboxTransferLimitsNotPermitted", "files_out", "68157440", "67108864")
+
     def test_a_refused_run_leaves_no_directory(self):
         self.assertRefused(self.run_program("", "--output", "x", "--out-dir", self.out / "deep", "--file", "x=/nowhere"),
                            "SandboxFileError")

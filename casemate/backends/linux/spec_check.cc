@@ -4,13 +4,12 @@
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
-#include <algorithm>
-#include <iterator>
 #include <string_view>
 
 #include "casemate/core/errors.h"
 #include "casemate/core/guest_path.h"
 #include "casemate/core/resource_match.h"
+#include "casemate/core/spec_match.h"
 
 namespace casemate::linux_backend {
 namespace {
@@ -97,42 +96,9 @@ BackendDeclarations declare(const ControlGroupLayout& layout) {
 }
 
 void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared) {
-  if (spec.min_isolation &&
-      (!is_known(*spec.min_isolation) || !meets_floor(*declared.isolation, *spec.min_isolation))) {
-    throw SandboxBackendNotPermitted(
-        fmt::format("the linux backend declares {}, below the floor {} of the spec",
-                    to_string(*declared.isolation), to_string(*spec.min_isolation)),
-        "lower the floor or use a stronger backend");
-  }
-  CapabilitySet missing;
-  std::set_difference(spec.requires_capabilities.begin(), spec.requires_capabilities.end(),
-                      declared.capabilities.begin(), declared.capabilities.end(),
-                      std::inserter(missing, missing.end()));
-  if (!missing.empty()) {
-    throw SandboxCapabilityNotSupported(
-        fmt::format("the linux backend lacks {}; it declares {}", join_names(missing),
-                    join_names(declared.capabilities)),
-        "use a backend that declares them");
-  }
-  if (spec.requires_os_family && !declared.os_families.contains(*spec.requires_os_family)) {
-    throw SandboxOsFamilyNotSupported(
-        fmt::format("the linux backend runs {} guests, not {}", join_names(declared.os_families),
-                    to_string(*spec.requires_os_family)),
-        "use a backend that declares the family");
-  }
-  if (!spec.files_in.within(declared.limits.files_in) ||
-      !spec.files_out.within(declared.limits.files_out)) {
-    throw SandboxTransferLimitsNotPermitted(
-        fmt::format("the spec's transfer limits exceed the linux backend's: {} bytes a file, {} in "
-                    "all, {} files, each way",
-                    kCeiling.max_bytes_per_file, kCeiling.max_total_bytes, kCeiling.max_files),
-        "lower the limits of the spec");
-  }
-  if (!declared.egress_modes.contains(spec.egress)) {
-    throw SandboxEgressNotEnforced(
-        fmt::format("the linux backend enforces egress {}, not {} as kind {} asks",
-                    join_names(declared.egress_modes), to_string(spec.egress), spec.kind),
-        "use egress closed, or a backend that enforces the mode");
+  // The host's floor is the router's to know; the rest is the same for both.
+  if (const auto refused = match_declarations(spec, Isolation::process, declared)) {
+    refused->raise(refused->message, refused->hint);
   }
   check_image(spec);
   check_work_dir(spec.work_dir);

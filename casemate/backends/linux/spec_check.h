@@ -14,7 +14,8 @@ namespace casemate::linux_backend {
 BackendDeclarations declare(const ControlGroupLayout& layout);
 
 // Refuses, before anything is made, a spec that the backend cannot serve: also one that did not
-// come through a router. Throws the refusals of `SandboxBackend::acquire` and of the router.
+// come through a router, by the router's own rules (`match_declarations`). Throws the refusals of
+// `SandboxBackend::acquire` and of the router.
 void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared);
 
 // The default bounds that are not held, by the declaration or because the kernel refused them

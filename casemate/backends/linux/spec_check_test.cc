@@ -81,12 +81,29 @@ TEST(LinuxSpecCheck, RefusesWhatARouterWouldHaveRefused) {
   expect_refusal<SandboxOsFamilyNotSupported>([&] { check_servable(other, declare(everything())); },
                                               {"posix", "windows"});
   SandboxSpec large = spec();
+  large.requires_capabilities = {Capability::files_in, Capability::files_out};
   large.files_in = declare({}).limits.files_in;
   large.files_out = declare({}).limits.files_out;
   check_servable(large, declare(everything()));
   large.files_out.max_files += 1;
   expect_refusal<SandboxTransferLimitsNotPermitted>(
-      [&] { check_servable(large, declare(everything())); }, "256 files");
+      [&] { check_servable(large, declare(everything())); },
+      {"files_out", "max_files 257 over 256", "kind 'test'", "backend 'linux'"});
+}
+
+TEST(LinuxSpecCheck, LeavesOutTheLimitsOfADirectionThatTheSpecCannotUse) {
+  SandboxSpec large = spec();
+  large.requires_capabilities = {Capability::exec, Capability::files_in};
+  large.files_out.max_bytes_per_file = declare({}).limits.files_out.max_bytes_per_file + 1;
+  check_servable(large, declare(everything()));
+  large.outputs_named_at_call_time = true;
+  expect_refusal<SandboxTransferLimitsNotPermitted>(
+      [&] { check_servable(large, declare(everything())); },
+      {"files_out", "max_bytes_per_file 67108865 over 67108864"});
+  large.outputs_named_at_call_time = false;
+  large.requires_capabilities = {Capability::exec};
+  large.files_in.max_files = 257;
+  check_servable(large, declare(everything()));
 }
 
 TEST(LinuxSpecCheck, AWorkDirectoryOfTheLongestLengthPasses) {

@@ -1,4 +1,4 @@
-#include "casemate/policy/spec_match.h"
+#include "casemate/core/spec_match.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,17 +14,10 @@
 #include "casemate/core/limits.h"
 #include "casemate/core/resource_match.h"
 
-namespace casemate::policy {
+namespace casemate {
 namespace {
 
 using Refused = std::optional<PendingRefusal>;
-
-template <typename Value>
-std::set<Value> common(const std::set<Value>& left, const std::set<Value>& right) {
-  std::set<Value> both;
-  std::ranges::set_intersection(left, right, std::inserter(both, both.end()));
-  return both;
-}
 
 template <typename Value>
 std::set<Value> missing(const std::set<Value>& wanted, const std::set<Value>& offered) {
@@ -230,28 +223,6 @@ std::string quoted(std::string_view text) {
   return fmt::format("'{}'", escape_for_display(text, 120));
 }
 
-std::optional<PendingRefusal> match_host_policy(const SandboxSpec& spec, const HostPolicy& policy) {
-  const CapabilitySet capabilities = common(spec.requires_capabilities, policy.denied_capabilities);
-  if (!capabilities.empty()) {
-    return pending<SandboxCapabilityDenied>(
-        fmt::format("{} requires {}, which this host denies; it denies {}", kind_of(spec),
-                    join_names(capabilities), join_names(policy.denied_capabilities)),
-        fmt::format("drop {} from the spec's requires_capabilities, or from the host's "
-                    "denied_capabilities",
-                    join_names(capabilities)));
-  }
-  const std::set<Identity> identities = common(spec.identities, policy.denied_identities);
-  if (!identities.empty()) {
-    return pending<SandboxIdentityDenied>(
-        fmt::format("{} acts under identity {}, which this host denies; it denies {}",
-                    kind_of(spec), join_names(identities), join_names(policy.denied_identities)),
-        fmt::format("wire nothing that acts under {}, or drop it from the host's "
-                    "denied_identities",
-                    join_names(identities)));
-  }
-  return std::nullopt;
-}
-
 std::optional<PendingRefusal> match_host_floor(Isolation host_floor,
                                                const BackendDeclarations& declared) {
   if (Refused refused = refuse_unknown_rung(declared)) return refused;
@@ -283,4 +254,4 @@ std::optional<PendingRefusal> match_declarations(const SandboxSpec& spec, Isolat
   return std::nullopt;
 }
 
-}  // namespace casemate::policy
+}  // namespace casemate

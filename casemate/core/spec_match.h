@@ -1,10 +1,10 @@
 #pragma once
 
-// The router's matching as pure functions: one a step of `SandboxRouter::ensure_can_serve`. For the
-// router itself; hosts use `router.h`.
+// Whether a backend's declarations serve a spec, as pure functions: the router asks before anything
+// starts, and a backend's own `acquire` asks the same for a spec that came by no router. Hosts use
+// `policy/router.h`.
 
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -13,7 +13,7 @@
 #include "casemate/core/spec.h"
 #include "casemate/core/vocabulary.h"
 
-namespace casemate::policy {
+namespace casemate {
 
 // A refusal that was not thrown yet, so that several can be compared and listed.
 struct PendingRefusal {
@@ -34,17 +34,7 @@ PendingRefusal pending(const std::string& message, const std::string& hint) {
           }};
 }
 
-// What the host said, whatever the backend.
-struct HostPolicy {
-  Isolation min_isolation = Isolation::microvm;
-  CapabilitySet denied_capabilities{};
-  std::set<Identity> denied_identities{};
-};
-
-// Steps 1 and 2: what no backend may serve.
-std::optional<PendingRefusal> match_host_policy(const SandboxSpec& spec, const HostPolicy& policy);
-
-// Steps 3 to 9, in that order; the first that refuses.
+// Steps 3 to 9 of `SandboxRouter::ensure_can_serve`, in that order; the first that refuses.
 std::optional<PendingRefusal> match_declarations(const SandboxSpec& spec, Isolation host_floor,
                                                  const BackendDeclarations& declared);
 
@@ -55,4 +45,4 @@ std::optional<PendingRefusal> match_host_floor(Isolation host_floor,
 // Text of a caller's or a backend's in quotes, safe for one line.
 std::string quoted(std::string_view text);
 
-}  // namespace casemate::policy
+}  // namespace casemate

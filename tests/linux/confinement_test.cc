@@ -156,8 +156,29 @@ probe('socket-above', 41, 1000, 1, 0)
 probe('socket-raw', 41, 2, 3, 1)
 probe('socket-unix', 41, 1, 1, 0)
 probe('socket-route', 41, 16, 3, 0)
+for name, call in ('socket', 41), ('socketpair', 53):
+    for family in 2, 10:
+        for type, protocol in ((1, 262), (1, 132), (1, 1), (2, 136), (2, 1), (2, 58), (3, 255), (5, 132), (6, 33)):
+            probe(f'{name}-{family}-{type}-{protocol}', call, family, type | 0o2000000, protocol, 0)
+for protocol in 0, 6: probe(f'socket-tcp-{protocol}', 41, 2, 1 | 0o2000000, protocol)
+for protocol in 0, 17: probe(f'socket-udp-{protocol}', 41, 10, 2 | 0o2000000, protocol)
+probe('mmap-huge', 9, 0, 1 << 21, 3, 0x40022, -1, 0)
+name = ctypes.create_string_buffer(b'x')
+probe('memfd-huge', 319, ctypes.addressof(name), 4 | 21 << 26)
+probe('shmget-huge', 29, 0, 1 << 21, 0o4000 | 0o1600)
 probe('x32-getpid', 0x40000000 + 39)
 )"));
+  std::string protocols;
+  for (const char* call : {"socket", "socketpair"}) {
+    for (const char* family : {"2", "10"}) {
+      const std::string asked = std::string(call) + "-" + family + "-";
+      for (const char* unsupported : {"1-262", "1-132", "1-1", "2-136", "2-1", "2-58"}) {
+        protocols += asked + unsupported + " EPROTONOSUPPORT\n";
+      }
+      protocols += asked + "3-255 EPERM\n";
+      for (const char* type : {"5-132", "6-33"}) protocols += asked + type + " ESOCKTNOSUPPORT\n";
+    }
+  }
   EXPECT_EQ(
       answers,
       "unshare EPERM\nunshare-net EPERM\nsetns EPERM\nclone-newuser EPERM\nclone-newns EPERM\n"
@@ -169,7 +190,53 @@ probe('x32-getpid', 0x40000000 + 39)
       "settimeofday EPERM\nswapon EPERM\nreboot EPERM\niopl EPERM\nvmsplice EPERM\n"
       "socket-packet EAFNOSUPPORT\nsocket-vsock EAFNOSUPPORT\nsocket-alg EAFNOSUPPORT\n"
       "socket-netfilter EAFNOSUPPORT\nsocket-above EAFNOSUPPORT\nsocket-raw EPERM\n"
-      "socket-unix allowed\nsocket-route allowed\nx32-getpid ENOSYS\n");
+      "socket-unix allowed\nsocket-route allowed\n" +
+          protocols +
+          "socket-tcp-0 allowed\nsocket-tcp-6 allowed\nsocket-udp-0 allowed\n"
+          "socket-udp-17 allowed\nmmap-huge ENOMEM\nmemfd-huge ENOMEM\nshmget-huge ENOMEM\n"
+          "x32-getpid ENOSYS\n");
+}
+
+// In /proc of the machine's own, not of a process.
+TEST_F(LinuxConfinement, NothingOfTheMachineCanBeWrittenInProc) {
+  EXPECT_EQ(output(python(R"(
+import os, stat
+for folder, folders, files in os.walk('/proc'):
+    if folder == '/proc': folders[:] = [f for f in folders if not f.isdigit()]
+    for name in files:
+        path = os.path.join(folder, name)
+        try:
+            if not stat.S_ISREG(os.lstat(path).st_mode): continue
+            fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError: continue
+        try: os.write(fd, b'some 150000 2000000\0'); print('written', path)
+        except OSError: pass
+        os.close(fd)
+print(os.path.exists('/proc/pressure/memory'))
+)")),
+            "False\n");
+}
+
+// ISO-09
+TEST_F(LinuxConfinement, StandardStreamsCanBeOpenedByTheirNames) {
+  ExecRequest request = python(R"(
+import os
+os.system('echo shell > /dev/stderr; echo both | tee /dev/stderr')
+open('/dev/stdout', 'w').write('out\n')
+open('/dev/stderr', 'w').write('err\n')
+open('/dev/fd/1', 'a').write(open('/dev/stdin').read())
+)");
+  const ExecResult without = run(request);
+  EXPECT_EQ(without.stdout, "both\nout\n");
+  EXPECT_EQ(without.stderr, "shell\nboth\nerr\n");
+  request.stdin_mode = StdinMode::piped;
+  const auto call = sandbox().open_call({}, {});
+  const auto process = call->start(request, {});
+  process->write_stdin(std::string("typed\n"), {});
+  process->close_stdin();
+  const ExecResult with = process->wait({});
+  EXPECT_EQ(with.stdout, "both\nout\ntyped\n");
+  EXPECT_EQ(with.stderr, "shell\nboth\nerr\n");
 }
 
 // ISO-07

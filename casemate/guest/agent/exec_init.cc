@@ -155,12 +155,15 @@ class ExecInit {
     Pipe in;
     if (request.stdin_piped) {
       in = make_pipe();
+      place_.give_pipe(in.read.get());
     } else {
       in.read.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
       if (!in.read) sys::throw_errno("/dev/null");
     }
     Pipe out = make_pipe();
     Pipe err = make_pipe();
+    place_.give_pipe(out.write.get());
+    place_.give_pipe(err.write.get());
     Pipe report = make_pipe();
 
     std::vector<int> group_numbers;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "casemate/guest/agent/remove_tree.h"
@@ -26,6 +27,9 @@
 namespace casemate::guest {
 namespace {
 
+// Of the sandbox's root, which is read-only.
+constexpr char kEmptyDirectory[] = "/run";
+
 void make_directory(int parent, const std::string& path, unsigned mode, unsigned owner) {
   if (mkdirat(parent, path.c_str(), mode) < 0) sys::throw_errno("making " + path);
   if (owner != 0 && fchownat(parent, path.c_str(), owner, owner, AT_SYMLINK_NOFOLLOW) < 0) {
@@ -36,6 +40,15 @@ void make_directory(int parent, const std::string& path, unsigned mode, unsigned
 int set_limit(int resource, std::uint64_t value) noexcept {
   const rlimit limit{.rlim_cur = value, .rlim_max = value};
   return setrlimit(static_cast<__rlimit_resource_t>(resource), &limit) == 0 ? 0 : errno;
+}
+
+// Puts an empty read-only one in its place, if it is there.
+void hide_directory(const char* path) {
+  try {
+    sys::bind(AT_FDCWD, kEmptyDirectory, AT_FDCWD, path);
+  } catch (const std::system_error& error) {
+    if (error.code().value() != ENOENT) throw;
+  }
 }
 
 }  // namespace
@@ -92,6 +105,13 @@ void LinuxPlace::enter_exec_scope() {
   // take a mount away.
   const sys::UniqueFd proc = sys::make_proc();
   sys::attach(proc.get(), AT_FDCWD, "/proc");
+  // How the whole machine stalls for want of memory, processors and disks. Everybody may read these
+  // files, and write to them in order to be told of each stall.
+  hide_directory("/proc/pressure");
+}
+
+void LinuxPlace::give_pipe(int pipe) {
+  if (fchown(pipe, kUserId, kUserId) < 0) sys::throw_errno("giving a pipe to the program");
 }
 
 void LinuxPlace::kill_exec_scope() noexcept { kill(-1, SIGKILL); }

@@ -35,6 +35,7 @@ class LinuxPlace final : public Place {
   pid_t clone_exec_init() override;
   bool end_leftovers() noexcept override;
   void enter_exec_scope() override;
+  void give_pipe(int pipe) override;
   void kill_exec_scope() noexcept override;
   bool disk_full() const noexcept override;
   int join_groups(std::span<const int> groups) noexcept override;

@@ -46,6 +46,11 @@ class Place {
   // First thing in the child of `clone_exec_init`: its own mounts, a fresh /proc.
   virtual void enter_exec_scope() = 0;
 
+  // Lets the program open by name (/dev/stdout) what it has as a standard stream, given either end
+  // of the pipe. Where the program's user is the caller's there is nothing to do, and the default
+  // does nothing.
+  virtual void give_pipe(int pipe);
+
   // Sends SIGKILL to every process of the exec but the caller. May have to be repeated while the
   // caller still has children; needs no wait in between.
   virtual void kill_exec_scope() noexcept = 0;

@@ -8,8 +8,11 @@
 //
 // Done here and not at run time because compiling the rules costs 1.6 ms, loading them 0.1.
 
+#include <netinet/in.h>
 #include <seccomp.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -128,26 +131,74 @@ void add_rules(scmp_filter_ctx filter) {
   }
 }
 
-// Socket families are written as an allow list of the families that a program without a network
-// card can use: AF_UNIX 1, AF_INET 2, AF_INET6 10, AF_NETLINK 16 (only its route protocol).
-// EAFNOSUPPORT is what a kernel without the family answers.
-void add_socket_rules(scmp_filter_ctx filter) {
-  for (const char* call : {"socket", "socketpair"}) {
-    for (std::uint64_t family = 0; family < 48; ++family) {
-      if (family == AF_UNIX || family == AF_INET || family == AF_INET6 || family == AF_NETLINK) {
-        continue;
-      }
-      refuse_where(filter, call, EAFNOSUPPORT, SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffULL, family));
-    }
-    refuse_where(filter, call, EAFNOSUPPORT, SCMP_A0(SCMP_CMP_GT, 47));
-  }
-  // Every other netlink protocol (netfilter, audit, crypto, ...) is kernel surface.
-  for (std::uint64_t protocol = 1; protocol < 32; ++protocol) {
-    check(seccomp_rule_add(filter, SCMP_ACT_ERRNO(EAFNOSUPPORT), SCMP_SYS(socket), 2,
-                           SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffffULL, AF_NETLINK),
-                           SCMP_A2(SCMP_CMP_MASKED_EQ, 0xffffffffULL, protocol)),
+// An `int` argument: the kernel looks at the low 32 bits only.
+constexpr std::uint64_t kInt = 0xffffffffULL;
+
+// What is asked for in a call of socket() or socketpair(), refused with what a kernel answers that
+// is built without it. Of socketpair() too: it makes two sockets before it finds that their family
+// has no pairs.
+void refuse_socket(scmp_filter_ctx filter, int error, const std::vector<scmp_arg_cmp>& asked) {
+  for (const int call : {SCMP_SYS(socket), SCMP_SYS(socketpair)}) {
+    check(seccomp_rule_add_array(filter, SCMP_ACT_ERRNO(static_cast<std::uint16_t>(error)), call,
+                                 static_cast<unsigned>(asked.size()), asked.data()),
           "socket");
   }
+}
+
+// Allow lists of (family, type, protocol), for a program without a network card: each protocol that
+// a kernel offers is surface, and distributions load rare ones (MPTCP, SCTP, DCCP, UDP-Lite) when
+// somebody asks for them. Allowed are
+//   AF_UNIX                     every type; it has one protocol
+//   AF_INET, AF_INET6           SOCK_STREAM with TCP, SOCK_DGRAM with UDP, by number or as 0
+//   AF_NETLINK                  its route protocol (0), which lists the interfaces
+// Rules refuse and can compare an argument once, so a list is written as what lies between and
+// above its members.
+void add_socket_rules(scmp_filter_ctx filter) {
+  for (std::uint64_t family = 0; family < 48; ++family) {
+    if (family == AF_UNIX || family == AF_INET || family == AF_INET6 || family == AF_NETLINK) {
+      continue;
+    }
+    refuse_socket(filter, EAFNOSUPPORT, {SCMP_A0(SCMP_CMP_MASKED_EQ, kInt, family)});
+  }
+  refuse_socket(filter, EAFNOSUPPORT, {SCMP_A0(SCMP_CMP_GT, 47)});
+
+  // Every other netlink protocol (netfilter, audit, crypto, ...); the kernel has 32.
+  for (std::uint64_t protocol = 1; protocol < 32; ++protocol) {
+    refuse_socket(filter, EAFNOSUPPORT,
+                  {SCMP_A0(SCMP_CMP_MASKED_EQ, kInt, AF_NETLINK),
+                   SCMP_A2(SCMP_CMP_MASKED_EQ, kInt, protocol)});
+  }
+
+  // One comparison for both: the numbers differ in one bit.
+  static_assert((AF_INET ^ AF_INET6) == 8 && (AF_INET & 8) == 0);
+  const scmp_arg_cmp internet = SCMP_A0(SCMP_CMP_MASKED_EQ, kInt & ~8ULL, AF_INET);
+  // The kernel's SOCK_TYPE_MASK; above it are flags.
+  constexpr std::uint64_t kTypeMask = 0xf;
+  for (std::uint64_t type = 0; type <= kTypeMask; ++type) {
+    if (type == SOCK_STREAM || type == SOCK_DGRAM) continue;
+    // Raw ones are a matter of rights, and programs expect to be told so.
+    refuse_socket(filter, type == SOCK_RAW ? EPERM : ESOCKTNOSUPPORT,
+                  {internet, SCMP_A1(SCMP_CMP_MASKED_EQ, kTypeMask, type)});
+  }
+  const auto allow_only = [&](std::uint64_t type, std::uint64_t allowed) {
+    const scmp_arg_cmp of_type = SCMP_A1(SCMP_CMP_MASKED_EQ, kTypeMask, type);
+    for (std::uint64_t protocol = 1; protocol < allowed; ++protocol) {
+      refuse_socket(filter, EPROTONOSUPPORT,
+                    {internet, of_type, SCMP_A2(SCMP_CMP_MASKED_EQ, kInt, protocol)});
+    }
+    refuse_socket(filter, EPROTONOSUPPORT, {internet, of_type, SCMP_A2(SCMP_CMP_GT, allowed)});
+  };
+  allow_only(SOCK_STREAM, IPPROTO_TCP);
+  allow_only(SOCK_DGRAM, IPPROTO_UDP);
+}
+
+// Huge pages are reserved by the machine's administrator for somebody, and what is taken of them is
+// not charged to a group's memory. ENOMEM is what a machine without reserved ones answers.
+void add_huge_page_rules(scmp_filter_ctx filter) {
+  refuse_where(filter, "mmap", ENOMEM, SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_HUGETLB, MAP_HUGETLB));
+  refuse_where(filter, "memfd_create", ENOMEM,
+               SCMP_A1(SCMP_CMP_MASKED_EQ, MFD_HUGETLB, MFD_HUGETLB));
+  refuse_where(filter, "shmget", ENOMEM, SCMP_A2(SCMP_CMP_MASKED_EQ, SHM_HUGETLB, SHM_HUGETLB));
 }
 
 std::vector<unsigned char> compile() {
@@ -158,6 +209,7 @@ std::vector<unsigned char> compile() {
   check(seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2), "binary tree");
   add_rules(filter);
   add_socket_rules(filter);
+  add_huge_page_rules(filter);
 
   std::FILE* file = std::tmpfile();
   if (file == nullptr) fail("tmpfile", errno);

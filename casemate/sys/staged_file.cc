@@ -2,12 +2,16 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
+#include <exception>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -21,6 +25,34 @@ constexpr mode_t kFileMode = 0666;
 constexpr mode_t kDirectoryMode = 0777;
 // A random name is taken once in 2^64; more tries than a few mean that something else is wrong.
 constexpr int kNameTries = 8;
+
+constexpr std::string_view kTemporaryPrefix = ".casemate-";
+constexpr std::size_t kTemporaryDigits = 16;
+
+bool is_temporary_name(std::string_view name) {
+  return name.size() == kTemporaryPrefix.size() + kTemporaryDigits &&
+         name.starts_with(kTemporaryPrefix) &&
+         name.find_first_not_of("0123456789abcdef", kTemporaryPrefix.size()) ==
+             std::string_view::npos;
+}
+
+void remove_abandoned(int directory) {
+  // As many as any batch leaves; the rest is for the next time.
+  constexpr std::size_t kMostEntries = 100'000;
+  UniqueFd listed(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!listed) {
+    return;
+  }
+  for (const DirectoryEntry& entry : read_directory(std::move(listed), kMostEntries)) {
+    if (!is_temporary_name(entry.name) || (entry.type != DT_REG && entry.type != DT_LNK)) {
+      continue;
+    }
+    const auto found = entry_in(directory, entry.name);
+    if (found && found->st_uid == geteuid()) {
+      unlinkat(directory, entry.name.c_str(), 0);
+    }
+  }
+}
 
 std::string temporary_name() {
   std::uint64_t number = 0;
@@ -222,6 +254,31 @@ void StagedFile::undo() noexcept {
   if (!temporary_.empty()) {
     unlinkat(at, temporary_.c_str(), 0);
   }
+}
+
+UniqueFd claim_staging(int directory) noexcept try {
+  UniqueFd claim(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!claim) {
+    return {};
+  }
+  if (flock(claim.get(), LOCK_EX | LOCK_NB) == 0) {
+    remove_abandoned(directory);
+  }
+  // Whoever removes is done in a moment; whoever locks directories for other reasons may not be.
+  constexpr int kTries = 1000;
+  constexpr timespec kPause{0, 1'000'000};
+  for (int i = 0; i < kTries; ++i) {
+    if (flock(claim.get(), LOCK_SH | LOCK_NB) == 0) {
+      return claim;
+    }
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      return {};
+    }
+    nanosleep(&kPause, nullptr);
+  }
+  return {};
+} catch (const std::exception&) {
+  return {};  // what was left stays, and is tried again the next time
 }
 
 void sync_directory(int directory) {

@@ -61,6 +61,12 @@ class StagedFile {
   OwnerProcess owner_;
 };
 
+// Says that files are staged in `directory` for as long as the result lives, and removes first what
+// killed processes left staged there: files and links named as ours, of this user, while nobody
+// else holds such a claim (a shared flock on the directory). Empty where the directory may not be
+// read or somebody keeps it locked; nothing is removed then. Never throws.
+UniqueFd claim_staging(int directory) noexcept;
+
 // Makes names given in `directory` last through a power failure. Quiet where the file system has
 // no such thing or the directory may not be opened for reading.
 void sync_directory(int directory);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -210,6 +211,35 @@ TEST(StagedFileNames, FallBackToAShortNameWhereThereAreNoUnnamedFiles) {
     });
     EXPECT_THAT(tree(scratch.path()), IsEmpty());
   }
+}
+
+TEST(ClaimStaging, RemovesWhatKilledProcessesLeftAndNothingElse) {
+  const Scratch scratch;
+  const UniqueFd directory = open_path(scratch.path().native(), O_PATH | O_DIRECTORY);
+  put(scratch / ".casemate-0123456789abcdef", "left");
+  fs::create_symlink("kept", scratch / ".casemate-0123456789abcdee");
+  for (const char* kept : {"kept", ".casemate-0123456789abcde", ".casemate-0123456789abcdef0",
+                           ".casemate-0123456789ABCDEF", ".casemate-000000000000000d/file"}) {
+    put(scratch / kept, "x");
+  }
+  const auto everything = tree(scratch.path());
+  {
+    // Somebody stages there: what looks left may be theirs.
+    const UniqueFd other(open(scratch.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_EQ(flock(other.get(), LOCK_SH | LOCK_NB), 0);
+    EXPECT_TRUE(claim_staging(directory.get()));
+    EXPECT_EQ(tree(scratch.path()), everything);
+  }
+  const UniqueFd claim = claim_staging(directory.get());
+  EXPECT_TRUE(claim);
+  EXPECT_THAT(tree(scratch.path()),
+              ElementsAre(".casemate-000000000000000d", ".casemate-000000000000000d/file",
+                          ".casemate-0123456789ABCDEF", ".casemate-0123456789abcde",
+                          ".casemate-0123456789abcdef0", "kept"));
+  // While it is held nobody takes what is staged for left, and others may stage too.
+  put(scratch / ".casemate-0123456789abcdef", "staged");
+  EXPECT_TRUE(claim_staging(directory.get()));
+  EXPECT_EQ(get(scratch / ".casemate-0123456789abcdef"), "staged");
 }
 
 TEST(MakeDirectory, TellsMadeFromTaken) {

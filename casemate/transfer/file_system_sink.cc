@@ -109,6 +109,7 @@ class LandingDirectories {
       directory = std::make_shared<sys::UniqueFd>(
           sys::open_beneath(parent->get(), name, O_PATH | O_DIRECTORY));
     }
+    claims_.push_back(sys::claim_staging(directory->get()));
     opened_.emplace(path, directory);
     return directory;
   }
@@ -125,6 +126,7 @@ class LandingDirectories {
  private:
   const sys::UniqueFd& root_;
   std::map<std::string, SharedDirectory> opened_;
+  std::vector<sys::UniqueFd> claims_;
   std::vector<std::pair<SharedDirectory, std::string>> made_;  // in the order of making
 };
 

@@ -216,6 +216,15 @@ TEST_F(Sink, LandsAllOfABatchOrNone) {
   EXPECT_EQ(get(root_ / "b"), "old");
 }
 
+TEST_F(Sink, RemovesWhatAKilledHostLeftInTheDirectoriesItLandsIn) {
+  put(root_ / "d/.casemate-0123456789abcdef", "left");
+  put(root_ / ".casemate-0123456789abcdef", "left");
+  put(root_ / "elsewhere/.casemate-0123456789abcdef", "left");
+  make_file_system_sink(root_)->deliver(artifact("d/x"));
+  EXPECT_THAT(tree(root_),
+              ElementsAre("d", "d/x", "elsewhere", "elsewhere/.casemate-0123456789abcdef"));
+}
+
 TEST_F(Sink, TakesBackWhatWasLinkedWhenALaterOneFails) {
   put(root_ / "b", "old");
   // "a" and "x/a" need no rename; the exchange with "b" does.

@@ -82,7 +82,8 @@ struct FileSystemSinkOptions {
 // unnamed ones), synced and then linked in: others see it whole or not at all. `deliver_all` lands
 // all or none: it stages the whole batch, looks at every destination, then links; a failure takes
 // back what was linked and, told to overwrite, puts back what was replaced (not on file systems
-// that cannot exchange two names). A host that dies between two links leaves the first.
+// that cannot exchange two names). A host that dies between two links leaves the first, and what it
+// had set aside under ".casemate-" names, which the next delivery to that directory removes.
 //
 // Throws, all without a host path in the text:
 //  - `SandboxLandingNotConfined`: the name leads outside the root or through a link below it;

@@ -334,6 +334,33 @@ TEST(ExecuteCode, ListsNoSharedFileForANameThatTraverses) {
   EXPECT_EQ(text.find("a.csv"), std::string::npos) << text;
 }
 
+// By every road a name can take, the result repeats no name that traverses.
+TEST(ExecuteCode, RepeatsNoNameThatTraversesAnywhereInItsResult) {
+  for (const std::string name :
+       {"../canary", "../../canary", "a/../../canary", "/canary", "/etc/canary", "canary/.."}) {
+    const std::string quoted = boost::json::serialize(boost::json::string(name));
+    const auto result_of = [&](CodeactOutputs outputs, const std::string& arguments) {
+      Scripted scripted([&](const Program& program) {
+        program.write("outputs.json", R"({"outputs":[{"path":)" + quoted + "}]}");
+        return exited(0, "done\n");
+      });
+      CodeactToolOptions options;
+      if (outputs != CodeactOutputs::none) options = with_outputs(scripted, outputs);
+      options.file_store =
+          std::make_shared<InMemoryStore>(std::map<std::string, std::string>{{"a.csv", ""}});
+      const ToolResult result = make(scripted, options).at(0).invoke(arguments, {});
+      return result.text + "\n" + result.structured;
+    };
+    for (const std::string& said :
+         {result_of(CodeactOutputs::none, R"({"code":"x","files":[)" + quoted + "]}"),
+          result_of(CodeactOutputs::declared, R"({"code":"x","outputs":[)" + quoted + "]}"),
+          result_of(CodeactOutputs::manifest, R"({"code":"x"})")}) {
+      EXPECT_EQ(said.find("canary"), std::string::npos) << said;
+      EXPECT_NE(said.find("Error: "), std::string::npos) << said;
+    }
+  }
+}
+
 TEST(ExecuteCode, RunsConcurrentCallsInDirectoriesOfTheirOwn) {
   // LC-14
   Scripted scripted([](const Program& program) {

@@ -106,7 +106,8 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
   std::uint64_t ask_keeper(const Record& record, const SandboxSpec& spec, int directory,
                            const CallControl& control);
   std::shared_ptr<Sandbox> hold(const std::string& digest, HeldSandbox sandbox, bool reused);
-  std::shared_ptr<Sandbox> hand_out(std::shared_ptr<const HeldSandbox> held, bool reused) const;
+  std::shared_ptr<Sandbox> hand_out(const std::shared_ptr<const HeldSandbox>& held,
+                                    bool reused) const;
   bool discard(const std::string& digest, const std::string& id);
   bool end(int parent, const std::string& name);
   void remove_groups(const std::string& id) noexcept;
@@ -147,7 +148,7 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
     auto held = held_.find(digest);
     return held && held->record.fingerprint == fingerprint ? held : nullptr;
   };
-  if (auto held = find_held()) return hand_out(std::move(held), /*reused=*/true);
+  if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
 
   const StateDirectory& found = state();
   keeper_.start_ahead();
@@ -156,7 +157,7 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
   const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
                                        control, "the sandbox's lock");
   // Another thread may have made it meanwhile.
-  if (auto held = find_held()) return hand_out(std::move(held), /*reused=*/true);
+  if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
   if (UniqueFd directory = open_sandbox(found.sandboxes(), digest)) {
     std::optional<Record> record = read_record(directory.get());
     std::optional<UniqueFd> lease = take_lease(directory.get(), control);
@@ -268,8 +269,8 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::hold(const std::string& digest, Hel
   return hand_out(held, reused);
 }
 
-std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(std::shared_ptr<const HeldSandbox> held,
-                                                      bool reused) const {
+std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(
+    const std::shared_ptr<const HeldSandbox>& held, bool reused) const {
   const Record& record = held->record;
   guest::AgentSandboxParts parts;
   parts.info = {.id = record.id,
@@ -307,11 +308,11 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::attach(const SandboxKey& key, std::
   check_key(key);
   check_control(control);
   const std::string digest = identity_digest(key, kind);
-  if (auto held = held_.find(digest)) return hand_out(std::move(held), /*reused=*/true);
+  if (const auto held = held_.find(digest)) return hand_out(held, /*reused=*/true);
   const StateDirectory& found = state();
   const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
                                        control, "the sandbox's lock");
-  if (auto held = held_.find(digest)) return hand_out(std::move(held), /*reused=*/true);
+  if (const auto held = held_.find(digest)) return hand_out(held, /*reused=*/true);
   UniqueFd directory = open_sandbox(found.sandboxes(), digest);
   if (directory) {
     std::optional<Record> record = read_record(directory.get());

@@ -486,4 +486,6 @@ void HostToolRun::close() noexcept {
 
 Crew& HostToolRun::crew() { return *crew_; }
 
+HostToolSurface HostToolRun::surface() const { return state_->registry->surface(); }
+
 }  // namespace casemate

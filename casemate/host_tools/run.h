@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "casemate/base/log.h"
+#include "casemate/core/host_tools.h"
 #include "casemate/core/spec.h"
 #include "casemate/host_tools/answer.h"
 #include "casemate/host_tools/registry.h"
@@ -87,6 +88,9 @@ class HostToolRun {
 
   // The threads on which calls run.
   Crew& crew();
+
+  // The registry's.
+  HostToolSurface surface() const;
 
  private:
   struct State;

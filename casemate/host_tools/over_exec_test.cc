@@ -1,0 +1,603 @@
+#include "casemate/host_tools/over_exec.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "casemate/core/errors.h"
+#include "casemate/host_tools/over_exec_guest_test.h"
+#include "tests/support/expect_refusal.h"
+
+namespace casemate {
+namespace {
+
+using in_process::finished;
+using in_process::Operation;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+// A program that makes the calls of `requests`, waits for the answers of those numbers, and exits.
+// Collects what it was answered.
+std::map<std::uint64_t, std::string> answers_to(ScriptedGuest& guest,
+                                                std::map<std::uint64_t, std::string> requests,
+                                                std::vector<std::uint64_t> awaited) {
+  std::map<std::uint64_t, std::string> answers;
+  guest.step = [&](ScriptedGuest& program) {
+    for (auto& [number, text] : requests) {
+      if (!text.empty()) program.request(number, std::exchange(text, {}));
+    }
+    for (const std::uint64_t number : awaited) {
+      if (const auto answer = program.response(number)) answers[number] = *answer;
+    }
+    if (answers.size() == awaited.size()) program.exit();
+  };
+  EXPECT_EQ(guest.run().result.exit_code, 0);
+  return answers;
+}
+
+std::string echo_request(int n) {
+  return R"({"name": "echo", "arguments": {"n": )" + std::to_string(n) + "}}";
+}
+
+TEST(OverExec, AnswersACallAndGivesBackTheStreamsApart) {
+  ScriptedGuest guest;
+  std::string answer;
+  guest.step = [&](ScriptedGuest& program) {
+    program.call_echo(1);
+    if (!program.response(1)) return;
+    answer = *program.response(1);
+    program.print("out\n", "err\n");
+    program.exit("3\n");
+  };
+  const OverExecResult ended = guest.run();
+  EXPECT_EQ(answer, R"({"value": {"n":1}})");
+  EXPECT_EQ(ended.result.outcome, Outcome::exited);
+  EXPECT_EQ(ended.result.exit_code, 3);
+  EXPECT_EQ(ended.result.stdout, "out\n");
+  EXPECT_EQ(ended.result.stderr, "err\n");
+  EXPECT_FALSE(ended.result.stopped_known);  // the mark is the guest's word
+  EXPECT_FALSE(ended.stop);
+  EXPECT_TRUE(ended.notes.empty());
+  EXPECT_TRUE(guest.kills().empty());
+  EXPECT_TRUE(guest.cleaned_up());
+  EXPECT_TRUE(guest.store().contains(guest.layout().work_directory()));
+  EXPECT_EQ(guest.host_run().counters().delivered_bytes, 7U + 11U);
+}
+
+TEST(OverExec, AnswersInTheOrderOfTheNumbersAndWaitsForOneThatIsMissing) {
+  std::vector<int> order;
+  ScriptedGuest guest;
+  guest.registry =
+      registry_of({tool_of("echo", [&](const boost::json::object& arguments, const auto&) {
+        order.push_back(static_cast<int>(arguments.at("n").as_int64()));
+        return boost::json::value(1);
+      })});
+  int looks = 0;
+  guest.step = [&](ScriptedGuest& program) {
+    if (++looks == 1) {
+      program.call_echo(3);
+      program.call_echo(2);
+    }
+    if (looks == 20) {
+      EXPECT_TRUE(order.empty());
+      program.call_echo(1);
+    }
+    if (program.response(3)) program.exit();
+  };
+  guest.run();
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
+}
+
+TEST(OverExec, StepsOverAnAbandonedRequestWhichCountsAgainstWhatIsReadOnly) {
+  ScriptedGuest guest;
+  guest.registry = registry_of({echo()}, {.max_host_tool_calls_per_run = 2});
+  const auto answers = answers_to(
+      guest,
+      {{1, R"({"id": "0001", "abandoned": true})"}, {2, echo_request(2)}, {3, echo_request(3)}},
+      {2, 3});
+  EXPECT_EQ(answers.at(2), R"({"value": {"n":2}})");
+  EXPECT_EQ(answers.at(3), R"({"value": {"n":3}})");
+  EXPECT_EQ(guest.host_run().counters().dispatched, 2U);
+  EXPECT_FALSE(guest.response(1));
+}
+
+TEST(OverExec, RefusesWhatCannotBeTakenApartWithoutCountingACall) {
+  ScriptedGuest guest;
+  guest.registry = registry_of({echo()}, {.response_limits = {64, kMiB, 64}});
+  const auto answers = answers_to(
+      guest,
+      {{1, std::string(65, ' ')}, {2, std::string(62, ' ') + "{"}, {3, "\"\xff\""}, {4, "[1]"}},
+      {1, 2, 3, 4});
+  EXPECT_NE(answers.at(1).find("too large; one may have 64 bytes"), std::string::npos);
+  EXPECT_NE(answers.at(2).find("no JSON"), std::string::npos);
+  EXPECT_NE(answers.at(3).find("no JSON"), std::string::npos);
+  EXPECT_NE(answers.at(4).find("must be an object"), std::string::npos);
+  EXPECT_EQ(guest.host_run().counters().dispatched, 0U);
+}
+
+TEST(OverExec, ARequestAtTheBoundIsReadAndOneByteMoreIsNot) {
+  const std::string call = R"({"name": "echo"})";
+  ScriptedGuest guest;
+  guest.registry = registry_of({echo()}, {.response_limits = {32, kMiB, 64}});
+  const auto answers = answers_to(guest,
+                                  {{1, call + std::string(32 - call.size(), ' ')},
+                                   {2, call + std::string(33 - call.size(), ' ')}},
+                                  {1, 2});
+  EXPECT_EQ(answers.at(1), R"({"value": {}})");
+  EXPECT_NE(answers.at(2).find("too large"), std::string::npos);
+}
+
+TEST(OverExec, CountsRefusedCallsAndNamesTheTypeOfANameThatIsNoString) {
+  ScriptedGuest guest;
+  guest.registry = registry_of({echo()}, {.max_host_tool_calls_per_run = 3});
+  const auto answers = answers_to(guest,
+                                  {{1, R"({"name": "nobody"})"},
+                                   {2, R"({"name": [], "arguments": {}})"},
+                                   {3, R"({"name": "echo", "arguments": []})"},
+                                   {4, R"({"name": 1})"}},
+                                  {1, 2, 3, 4});
+  EXPECT_NE(answers.at(1).find("there is no host tool 'nobody'"), std::string::npos);
+  EXPECT_NE(answers.at(2).find("is a string, not an array"), std::string::npos);
+  EXPECT_NE(answers.at(3).find("must be an object"), std::string::npos);
+  EXPECT_NE(answers.at(4).find("are used up"), std::string::npos);
+}
+
+// HT-06
+TEST(OverExec, AnswersOneRequestMoreThanTheCapAndReadsNoneAfterIt) {
+  ScriptedGuest guest;
+  guest.registry = registry_of({echo()}, {.max_host_tool_calls_per_run = 2});
+  KeptLog log;
+  guest.options.log = log.hook();
+  int looks_after = 0;
+  std::string third;
+  guest.step = [&](ScriptedGuest& program) {
+    for (std::uint64_t number = 1; number <= 4; ++number) program.call_echo(number);
+    if (!program.response(3)) return;
+    third = *program.response(3);
+    if (++looks_after == 20) {
+      EXPECT_FALSE(program.response(4));
+      program.exit();
+    }
+  };
+  guest.run();
+  EXPECT_NE(third.find(R"({"refusal":"Error: the 2 host tool calls of this run are used up)"),
+            std::string::npos);
+  EXPECT_EQ(guest.host_run().counters().dispatched, 3U);
+  const std::string text = log.text();
+  const std::size_t said = text.find("3 requests were read; no more are");
+  EXPECT_NE(said, std::string::npos) << text;
+  EXPECT_EQ(text.find("no more are", said + 30), std::string::npos) << text;
+}
+
+TEST(OverExec, TakesAnEmptyFileALinkAndADirectoryForNotYetThere) {
+  ScriptedGuest guest;
+  std::vector<in_process::Seed> not_yet{std::string(), EntryKind::symlink, EntryKind::directory,
+                                        EntryKind::other};
+  int looks = 0;
+  guest.step = [&](ScriptedGuest& program) {
+    ++looks;
+    const std::size_t shape = static_cast<std::size_t>(looks) / 8;
+    if (shape < not_yet.size()) {
+      program.store().put(program.layout().request(1), not_yet[shape]);
+      program.store().put(program.layout().exit_code(), not_yet[shape]);
+    } else {
+      program.store().erase(program.layout().exit_code());
+      program.call_echo(1);
+      if (program.response(1)) program.exit("4");
+    }
+  };
+  EXPECT_EQ(guest.run().result.exit_code, 4);
+  EXPECT_EQ(guest.host_run().counters().dispatched, 1U);
+}
+
+TEST(OverExec, AMarkThatMakesNoSenseIsAFailedProgram) {
+  for (const auto& [mark, code] : std::map<std::string, int>{{"0", 0},
+                                                             {"255", 255},
+                                                             {"256", 1},
+                                                             {"-1", 1},
+                                                             {"0x0", 1},
+                                                             {"zero", 1},
+                                                             {"\n", 1},
+                                                             {"0" + std::string(31, '\n'), 0},
+                                                             {"0" + std::string(32, '\n'), 1}}) {
+    ScriptedGuest guest;
+    guest.step = [&](ScriptedGuest& program) { program.exit(mark); };
+    EXPECT_EQ(guest.run().result.exit_code, code) << mark;
+  }
+}
+
+TEST(OverExec, TheMarkWinsOverARequestThatIsThereToo) {
+  ScriptedGuest guest;
+  guest.step = [](ScriptedGuest& program) {
+    program.call_echo(1);
+    program.exit();
+  };
+  guest.run();
+  EXPECT_EQ(guest.host_run().counters().dispatched, 0U);
+}
+
+TEST(OverExec, AProgramThatEndsIsNotKeptWaitingForAFunction) {
+  Gate gate;
+  ScriptedGuest guest;
+  guest.registry = registry_of({tool_of("echo", [&](const auto&, const auto&) {
+    gate.pass();
+    return boost::json::value();
+  })});
+  guest.step = [&](ScriptedGuest& program) {
+    program.call_echo(1);
+    if (gate.arrived() > 0) program.exit("5");
+  };
+  EXPECT_EQ(guest.run().result.exit_code, 5);
+  gate.open();
+}
+
+TEST(OverExec, RefusesTheCallsOfARunThatIsOver) {
+  ScriptedGuest guest;
+  guest.step = [](ScriptedGuest& program) { program.exit(); };
+  guest.run();
+  guest.host_run().close();
+  const auto answers = answers_to(guest, {{1, echo_request(1)}}, {1});
+  EXPECT_EQ(answers.at(1), R"({"refusal":"Error: the run is over."})");
+}
+
+// -- Streams --------------------------------------------------------------------------------------
+
+TEST(OverExec, LeavesOutAStreamThatIsOverTheCapAndSaysHowMuch) {
+  ScriptedGuest guest;
+  guest.registry = registry_of({echo()}, {.response_limits = {100, 100, 64}});
+  guest.step = [](ScriptedGuest& program) {
+    program.print(std::string(61, 'o'), std::string(40, 'e'));
+    program.exit();
+  };
+  const OverExecResult ended = guest.run();
+  EXPECT_EQ(ended.result.exit_code, 0);
+  EXPECT_EQ(ended.result.stderr, std::string(40, 'e'));
+  EXPECT_EQ(ended.result.stdout, "");
+  EXPECT_EQ(ended.result.stdout_missing_bytes, 61U);
+  ASSERT_EQ(ended.notes.size(), 1U);
+  EXPECT_NE(ended.notes[0].find("the standard output of the program is left out"),
+            std::string::npos);
+  EXPECT_NE(ended.notes[0].find("100 bytes"), std::string::npos);
+}
+
+TEST(OverExec, KeepsBothStreamsUpToTheCap) {
+  ScriptedGuest guest;
+  guest.registry = registry_of({echo()}, {.response_limits = {100, 100, 64}});
+  guest.step = [](ScriptedGuest& program) {
+    program.print(std::string(60, 'o'), std::string(40, 'e'));
+    program.exit();
+  };
+  const OverExecResult ended = guest.run();
+  EXPECT_EQ(ended.result.stdout, std::string(60, 'o'));
+  EXPECT_TRUE(ended.notes.empty());
+}
+
+TEST(OverExec, CutsAStreamToHeadAndTail) {
+  ScriptedGuest guest;
+  guest.options.capture_bytes = 4;
+  guest.step = [](ScriptedGuest& program) {
+    program.print("ab......yz");
+    program.exit();
+  };
+  const OverExecResult ended = guest.run();
+  EXPECT_EQ(ended.result.stdout, "abyz");
+  EXPECT_EQ(ended.result.stdout_missing_bytes, 6U);
+  EXPECT_EQ(ended.result.stdout_cut_at, 2U);
+}
+
+TEST(OverExec, GivesTheExitCodeAlsoWhereTheOutputIsNotReadInTime) {
+  ScriptedGuest guest;
+  guest.step = [](ScriptedGuest& program) { program.exit("6"); };
+  guest.before = [&](Operation operation, std::string_view path) {
+    if (operation == Operation::stat_file && path == guest.layout().standard_output()) {
+      throw SandboxTimeout("silent");
+    }
+  };
+  const OverExecResult ended = guest.run();
+  EXPECT_EQ(ended.result.exit_code, 6);
+  ASSERT_EQ(ended.notes.size(), 1U);
+  EXPECT_NE(ended.notes[0].find("could not be read in time"), std::string::npos);
+}
+
+// -- The launcher ---------------------------------------------------------------------------------
+
+TEST(OverExec, StartsTheLauncherInTheRunDirectoryWithTheTimeThatIsLeft) {
+  ScriptedGuest guest;
+  guest.step = [](ScriptedGuest& program) { program.exit(); };
+  guest.run();
+  const auto commands = guest.sandbox().commands();
+  ASSERT_EQ(commands.size(), 2U);
+  EXPECT_EQ(commands[0].command, "sh " + guest.layout().launcher());
+  EXPECT_EQ(commands[0].directory, guest.layout().run_directory());
+  EXPECT_LE(*commands[0].timeout, guest.options.timeout);
+  EXPECT_EQ(commands[1].command, "rm -rf -- " + guest.layout().transport_directory());
+}
+
+TEST(OverExec, ALauncherThatFailsIsTheResult) {
+  ScriptedGuest guest;
+  guest.launcher = finished("", 1);
+  OverExecResult ended = guest.run();
+  EXPECT_EQ(ended.result.exit_code, 1);
+  EXPECT_EQ(ended.notes,
+            std::vector<std::string>{"the program was not started: its launcher failed"});
+  EXPECT_FALSE(ended.stop);
+  EXPECT_TRUE(guest.cleaned_up());
+
+  ScriptedGuest speaking;
+  speaking.launcher = finished("", 127, "sh: not found\n");
+  ended = speaking.run();
+  EXPECT_EQ(ended.result.stderr, "sh: not found\n");
+  EXPECT_TRUE(ended.notes.empty());
+}
+
+TEST(OverExec, ALauncherThatTakesTooLongIsATimeoutUnlessTheProgramHasEnded) {
+  ScriptedGuest guest;
+  guest.launcher = {};
+  guest.launcher.outcome = Outcome::timed_out;
+  guest.launcher.stdout = kSaysSession;
+  OverExecResult ended = guest.run();
+  EXPECT_EQ(ended.result.outcome, Outcome::timed_out);
+  EXPECT_EQ(ended.stop, (ProgramStop{StopSignal::unknown, StopReach::nothing}));
+  EXPECT_FALSE(ended.result.stopped_known);
+
+  ScriptedGuest done;
+  done.launcher = guest.launcher;
+  done.step = [](ScriptedGuest& program) { program.exit("2"); };
+  ended = done.run();
+  EXPECT_EQ(ended.result.outcome, Outcome::exited);
+  EXPECT_EQ(ended.result.exit_code, 2);
+  EXPECT_FALSE(ended.stop);
+}
+
+TEST(OverExec, ATimeoutBeforeTheStartIsKnownToHaveLeftNothing) {
+  ScriptedGuest guest;
+  guest.options.timeout = nanoseconds(1);
+  const OverExecResult ended = guest.run();
+  EXPECT_EQ(ended.result.outcome, Outcome::timed_out);
+  EXPECT_EQ(ended.stop, (ProgramStop{StopSignal::absent, StopReach::nothing}));
+  EXPECT_TRUE(ended.result.stopped_known);
+}
+
+// -- Time and stop --------------------------------------------------------------------------------
+
+TEST(OverExec, ATimeoutIsAnOutcomeThatKeepsWhatWasPrinted) {
+  ScriptedGuest guest;
+  guest.options.timeout = std::chrono::milliseconds(50);
+  guest.step = [](ScriptedGuest& program) {
+    program.print("so far\n", "a warning\n");
+    program.record("4711", "4710");
+  };
+  const OverExecResult ended = guest.run();
+  EXPECT_EQ(ended.result.outcome, Outcome::timed_out);
+  EXPECT_FALSE(ended.result.exit_code);
+  EXPECT_EQ(ended.result.limit, Limit::time);
+  EXPECT_EQ(ended.result.stdout, "so far\n");
+  EXPECT_EQ(ended.result.stderr, "a warning\n");
+  EXPECT_GE(ended.result.wall, guest.options.timeout);
+  EXPECT_EQ(ended.stop, (ProgramStop{StopSignal::sent, StopReach::group}));
+  EXPECT_FALSE(ended.result.stopped_known);  // sent is not stopped
+  EXPECT_EQ(guest.kills(), std::vector<std::string>{"-KILL -4710"});
+  EXPECT_TRUE(guest.cleaned_up());
+}
+
+TEST(OverExec, ATimeoutDoesNotWaitForAFunction) {
+  Gate gate;
+  ScriptedGuest guest;
+  guest.options.timeout = std::chrono::milliseconds(50);
+  guest.registry = registry_of({tool_of("echo", [&](const auto&, const auto&) {
+    gate.pass();
+    return boost::json::value();
+  })});
+  guest.step = [](ScriptedGuest& program) { program.call_echo(1); };
+  EXPECT_EQ(guest.run().result.outcome, Outcome::timed_out);
+  EXPECT_EQ(gate.arrived(), 1);
+  gate.open();
+}
+
+TEST(OverExec, StoppingGivesTheOutcomeCancelledAndStopsTheProgram) {
+  ScriptedGuest guest;
+  std::stop_source stop;
+  guest.step = [&](ScriptedGuest& program) {
+    program.print("so far\n");
+    program.record("4711");
+    stop.request_stop();
+  };
+  const OverExecResult ended = guest.run({.stop = stop.get_token()});
+  EXPECT_EQ(ended.result.outcome, Outcome::cancelled);
+  EXPECT_FALSE(ended.result.limit);
+  EXPECT_EQ(ended.result.stdout, "so far\n");
+  EXPECT_EQ(guest.kills(), std::vector<std::string>{"-KILL 4711"});
+  EXPECT_TRUE(guest.cleaned_up());
+}
+
+TEST(OverExec, AStopWakesTheHostBetweenTwoLooks) {
+  ScriptedGuest guest;
+  guest.options.poll_interval = seconds(50);
+  std::stop_source stop;
+  std::jthread stopper;
+  guest.step = [&](ScriptedGuest& program) {
+    if (program.store().contains(program.layout().pid())) return;
+    program.record("4711");
+    stopper = std::jthread([&] { stop.request_stop(); });
+  };
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_EQ(guest.run({.stop = stop.get_token()}).result.outcome, Outcome::cancelled);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, seconds(25));
+}
+
+TEST(OverExec, TheCallersOwnDeadlineIsTheProviders) {
+  ScriptedGuest guest;
+  guest.step = [](ScriptedGuest& program) { program.record("4711"); };
+  expect_refusal<SandboxTimeout>([&] {
+    guest.run({.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(20)});
+  });
+  EXPECT_EQ(guest.kills().size(), 1U);
+  EXPECT_TRUE(guest.cleaned_up());
+}
+
+TEST(OverExec, AProviderThatFailsIsHeardAfterStoppingAndCleaningUp) {
+  ScriptedGuest guest;
+  guest.step = [](ScriptedGuest& program) { program.record("4711", "4710"); };
+  guest.before = [&](Operation, std::string_view path) {
+    if (path == guest.layout().request(1)) throw SandboxUnavailable("gone");
+  };
+  expect_refusal<SandboxUnavailable>([&] { guest.run(); }, "gone");
+  EXPECT_EQ(guest.kills(), std::vector<std::string>{"-KILL -4710"});
+  EXPECT_TRUE(guest.cleaned_up());
+}
+
+TEST(OverExec, AProviderThatFailsAfterTheEndStopsNothing) {
+  ScriptedGuest guest;
+  guest.step = [](ScriptedGuest& program) {
+    program.record("4711");
+    program.exit();
+  };
+  guest.before = [&](Operation, std::string_view path) {
+    if (path == guest.layout().standard_output()) throw SandboxUnavailable("gone");
+  };
+  expect_refusal<SandboxUnavailable>([&] { guest.run(); }, "gone");
+  EXPECT_TRUE(guest.kills().empty());
+  EXPECT_TRUE(guest.cleaned_up());
+}
+
+// The reference's numbers: 2 + 3 x 2 + 10.
+TEST(OverExec, MayTakeEighteenSecondsPastTheTimeoutAndNotMore) {
+  EXPECT_EQ(kOverExecAnswerGrace, seconds(2));
+  EXPECT_EQ(kOverExecLastLookGrace + kOverExecNumbersGrace + kOverExecSignalGrace, 3 * seconds(2));
+  EXPECT_EQ(kOverExecCleanupGrace, seconds(10));
+  EXPECT_EQ(kOverExecMostOvertime, seconds(18));
+}
+
+TEST(OverExec, RefusesOptionsBeforeAnythingIsTouched) {
+  const auto refused = [](std::string_view part, auto spoil) {
+    ScriptedGuest guest;
+    guest.store().put_file(guest.layout().program(), "print(1)");
+    spoil(guest.options);
+    expect_refusal<InvalidArgument>([&] { guest.run(); }, part);
+    EXPECT_TRUE(guest.sandbox().commands().empty());
+    EXPECT_TRUE(guest.store().contains(guest.layout().program()));
+  };
+  refused("timeout is 0", [](OverExecOptions& options) { options.timeout = seconds(0); });
+  refused("timeout is -1", [](OverExecOptions& options) { options.timeout = nanoseconds(-1); });
+  refused("at most 604800",
+          [](OverExecOptions& options) { options.timeout = seconds(604800) + nanoseconds(1); });
+  refused("poll_interval is 0",
+          [](OverExecOptions& options) { options.poll_interval = seconds(0); });
+  refused("interpreter", [](OverExecOptions& options) { options.interpreter = ""; });
+}
+
+// -- Stopping -------------------------------------------------------------------------------------
+
+struct StopCase {
+  std::optional<std::string> pid;
+  std::optional<std::string> session;
+  bool announced;
+  ProgramStop expected;
+  std::string target;
+};
+
+TEST(OverExec, SignalsWhomTheNumbersNameAndNobodyByAForgedOne) {
+  using enum StopSignal;
+  using enum StopReach;
+  const std::vector<StopCase> cases{
+      {"12", "11", true, {sent, group}, "-11"},
+      {"12", std::nullopt, true, {sent, program}, "12"},
+      // The file alone is the guest's word.
+      {"12", "11", false, {sent, program}, "12"},
+      // -1 is everybody, and 0 one's own group.
+      {"12", "1", true, {sent, program}, "12"},
+      {"12", "0", true, {sent, program}, "12"},
+      {"12", "11; reboot", true, {sent, program}, "12"},
+      {std::nullopt, std::nullopt, true, {unrecorded, nothing}, ""},
+      {"", "11", true, {refused, nothing}, ""},
+      {"0", "11", true, {refused, nothing}, ""},
+      {"-1", "11", true, {refused, nothing}, ""},
+      {"12\n", "11", true, {refused, nothing}, ""},
+      {"1 2", "11", true, {refused, nothing}, ""},
+      {"12; reboot", "11", true, {refused, nothing}, ""},
+      {"99999999999", "11", true, {refused, nothing}, ""},
+      {std::string(33, '1'), "11", true, {refused, nothing}, ""},
+  };
+  for (const StopCase& each : cases) {
+    ScriptedGuest guest;
+    if (!each.announced) guest.launcher = finished("casemate-tools: session, almost\n");
+    guest.options.timeout = std::chrono::milliseconds(5);
+    guest.step = [&](ScriptedGuest& program) {
+      if (each.pid) program.record(*each.pid, each.session);
+    };
+    EXPECT_EQ(guest.run().stop, each.expected) << each.pid.value_or("none");
+    EXPECT_EQ(guest.kills(), each.target.empty()
+                                 ? std::vector<std::string>()
+                                 : std::vector<std::string>{"-KILL " + each.target});
+  }
+}
+
+TEST(OverExec, AKillThatFailsWasRefused) {
+  ScriptedGuest guest;
+  guest.kill = finished("", 1);
+  guest.options.timeout = std::chrono::milliseconds(5);
+  guest.step = [](ScriptedGuest& program) { program.record("12"); };
+  EXPECT_EQ(guest.run().stop, (ProgramStop{StopSignal::refused, StopReach::nothing}));
+}
+
+TEST(OverExec, NumbersThatCannotBeLookedForAreUnknown) {
+  ScriptedGuest guest;
+  guest.options.timeout = std::chrono::milliseconds(5);
+  guest.before = [&](Operation, std::string_view path) {
+    if (path == guest.layout().pid()) throw SandboxUnavailable("gone");
+  };
+  EXPECT_EQ(guest.run().stop, (ProgramStop{StopSignal::unknown, StopReach::nothing}));
+}
+
+// -- Removal --------------------------------------------------------------------------------------
+
+TEST(OverExec, AFailedRemovalIsLoggedAndChangesNothing) {
+  ScriptedGuest guest;
+  KeptLog log;
+  guest.options.log = log.hook();
+  guest.rm = finished("", 1, "rm: busy\n");
+  guest.step = [](ScriptedGuest& program) { program.exit("0"); };
+  EXPECT_EQ(guest.run().result.exit_code, 0);
+  EXPECT_NE(log.text().find("could not be removed: rm: exited 1: rm: busy"), std::string::npos)
+      << log.text();
+}
+
+TEST(ReclaimRun, RemovesTheRunAndSaysWhetherItDid) {
+  ScriptedGuest guest;
+  const ExecAndFiles access(guest.call());
+  guest.rm = finished("", 1);
+  EXPECT_FALSE(reclaim_run(access, guest.layout()));
+  EXPECT_TRUE(guest.store().contains(guest.layout().run_directory()));
+  guest.rm = finished();
+  EXPECT_TRUE(reclaim_run(access, guest.layout()));
+  EXPECT_FALSE(guest.store().contains(guest.layout().run_directory()));
+}
+
+TEST(ReclaimRun, RefusesATimeoutThatIsNotAboveNothing) {
+  ScriptedGuest guest;
+  for (const nanoseconds timeout : {nanoseconds(0), nanoseconds(-1)}) {
+    expect_refusal<InvalidArgument>(
+        [&] { reclaim_run(ExecAndFiles(guest.call()), guest.layout(), timeout); }, "timeout");
+  }
+  EXPECT_TRUE(guest.sandbox().commands().empty());
+}
+
+TEST(ReclaimRun, NeverRemovesWhatIsNextToTheRoot) {
+  ScriptedGuest guest;
+  const ExecAndFiles access(guest.call());
+  EXPECT_FALSE(reclaim_run(access, guest_run_layout("/workspace")));
+  EXPECT_FALSE(reclaim_run(access, guest_run_layout("/")));
+  const auto soon = std::chrono::steady_clock::now() + seconds(10);
+  for (const char* path : {"", "/", "/a", "a/b", "/a/../b/c", "/a/b/", "/a//b"}) {
+    EXPECT_TRUE(remove_guest_tree(access, path, soon)) << path;
+  }
+  EXPECT_TRUE(guest.sandbox().commands().empty());
+}
+
+}  // namespace
+}  // namespace casemate

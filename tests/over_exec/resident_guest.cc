@@ -44,7 +44,8 @@ ResidentGuest::ResidentGuest(Sandbox& sandbox) : call_(sandbox.open_call({}, {})
   commands_end_ = sys::UniqueFd(ends[0]);
   commands_ = sys::UniqueFd(ends[1]);
   ExecRequest request;
-  request.command = Argv{{"/usr/bin/python3", "-c", kServer}};
+  // Isolated: files of the run must not reach the server.
+  request.command = Argv{{"/usr/bin/python3", "-I", "-c", kServer}};
   request.stdin_mode = StdinMode::forwarded;
   request.stdin_descriptor = commands_end_.get();
   request.on_output = [this](OutputStream stream, std::span<const char> bytes) {

@@ -1,5 +1,6 @@
 #include "casemate/sys/process.h"
 
+#include <fcntl.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -8,10 +9,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
 
 namespace casemate::sys {
 
@@ -42,6 +46,17 @@ bool wait_ended(int pid_descriptor, std::optional<SteadyTime> until) {
 }
 
 bool has_ended(int pid_descriptor) { return wait_ended(pid_descriptor, SteadyTime{}); }
+
+std::optional<pid_t> number_in_proc(int pid_descriptor) {
+  const std::string path = "/proc/self/fdinfo/" + std::to_string(pid_descriptor);
+  const std::string text = read_file_at(AT_FDCWD, path.c_str(), 4096);
+  constexpr std::string_view kName = "\nPid:";
+  const std::size_t at = text.find(kName);
+  if (at == std::string::npos) return std::nullopt;
+  // 0: not of that pid namespace; -1: it ended.
+  const int number = std::atoi(text.c_str() + at + kName.size());
+  return number > 0 ? std::optional<pid_t>(number) : std::nullopt;
+}
 
 void die_with_parent(int parent) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) throw_errno("tying a process to its parent");

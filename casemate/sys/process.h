@@ -32,6 +32,11 @@ bool wait_ended(int pid_descriptor, std::optional<SteadyTime> until);
 // Whether the process has ended, without waiting.
 bool has_ended(int pid_descriptor);
 
+// The number under which the mounted /proc has the process. It is another one than `getpid` and
+// `fork` tell where /proc was mounted for another pid namespace. Absent where that /proc does not
+// have it. Good for as long as the process exists. Throws `std::system_error` without a /proc.
+std::optional<pid_t> number_in_proc(int pid_descriptor);
+
 // Has the kernel kill this process when its parent (thread) ends. The kernel forgets it when user
 // or group ids change: call it after that. `parent` is a descriptor for the parent, opened before
 // this process was made: a parent that ended in between is noticed and this process exits.

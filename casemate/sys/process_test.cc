@@ -115,6 +115,35 @@ TEST(Process, ClosesAllButWhatIsKept) {
   EXPECT_EQ(WEXITSTATUS(status_of(child)), 0);
 }
 
+TEST(Process, HasTheNumberThatProcHasForIt) {
+  const UniqueFd self = open_pid(getpid());
+  EXPECT_EQ(number_in_proc(self.get()), getpid());
+  const pid_t gone = fork();
+  if (gone == 0) _exit(0);
+  const UniqueFd ended = open_pid(gone);
+  status_of(gone);
+  EXPECT_EQ(number_in_proc(ended.get()), std::nullopt);
+}
+
+TEST(Process, InAPidNamespaceBelowThatOfProcItHasTheNumberOfThere) {
+  if (geteuid() != 0) GTEST_SKIP() << "a pid namespace needs root";
+  int channel[2];
+  ASSERT_EQ(pipe2(channel, O_CLOEXEC), 0);
+  const pid_t child = clone_process(CLONE_NEWPID);
+  if (child == 0) {
+    // Number 1 here and for fork, but the mounted /proc is the parent's.
+    const pid_t number = getpid() == 1 ? number_in_proc(open_pid(1).get()).value_or(0) : -1;
+    static_cast<void>(!write(channel[1], &number, sizeof number));
+    _exit(0);
+  }
+  pid_t number = 0;
+  ASSERT_EQ(read(channel[0], &number, sizeof number), static_cast<ssize_t>(sizeof number));
+  EXPECT_EQ(number, child);
+  status_of(child);
+  close(channel[0]);
+  close(channel[1]);
+}
+
 TEST(Process, AnUndumpableProcessSaysSo) {
   const pid_t child = fork();
   if (child == 0) {

@@ -185,10 +185,10 @@ ControlGroupLayout detect_layout() {
   }
 }
 
-ControlGroupLayout held_part(ControlGroupLayout layout, const std::set<Limit>& not_held) {
-  if (not_held.contains(Limit::memory)) layout.memory.reset();
-  if (not_held.contains(Limit::pids)) layout.pids.reset();
-  if (not_held.contains(Limit::cpu)) layout.cpu.reset();
+ControlGroupLayout held_part(ControlGroupLayout layout, const std::set<Limit>& ungrouped) {
+  if (ungrouped.contains(Limit::memory)) layout.memory.reset();
+  if (ungrouped.contains(Limit::pids)) layout.pids.reset();
+  if (ungrouped.contains(Limit::cpu)) layout.cpu.reset();
   return layout;
 }
 

@@ -54,8 +54,8 @@ ControlGroupLayout parse_layout(std::string_view mountinfo, std::string_view uni
 // The layout of this machine. Empty where there are no control groups.
 ControlGroupLayout detect_layout();
 
-// The layout without the controllers of limits that are not held.
-ControlGroupLayout held_part(ControlGroupLayout layout, const std::set<Limit>& not_held);
+// The layout without the controllers whose groups could not be had.
+ControlGroupLayout held_part(ControlGroupLayout layout, const std::set<Limit>& ungrouped);
 
 // One step of making a group: the directory, or a value for one of its files.
 struct GroupStep {

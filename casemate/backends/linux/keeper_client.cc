@@ -116,7 +116,7 @@ std::string hint_for(const guest::KeeperAnswer& answer) {
     return "the linux backend needs root with CAP_SYS_ADMIN; inside a container it needs "
            "--privileged or its like";
   }
-  if (answer.error == ENOSYS || answer.error == EINVAL) {
+  if (answer.error == ENOSYS) {
     return "the linux backend needs Linux 5.12 or newer";
   }
   return "";
@@ -201,7 +201,11 @@ void KeeperClient::start_if_needed() {
     owner_ = getpid();
   } catch (const std::system_error& error) {
     throw SandboxUnavailable(
-        fmt::format("the keeper of sandboxes did not start: {}", error.what()));
+        fmt::format("the keeper of sandboxes did not start: {}", error.what()),
+        access("/proc/self/fd", F_OK) == 0
+            ? ""
+            : "/proc has no entry for this process: mount one of its own pid namespace "
+              "(unshare --mount-proc)");
   }
 }
 

@@ -200,6 +200,7 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
                 .created = boot_time(),
                 .labels = spec.labels,
                 .limits_not_held = {},
+                .ungrouped = {},
                 .pids = spec.resources.pids.value};
   const FileLock making =
       FileLock::wait(found.locks(), kNewLock, FileLock::Kind::shared, control, "a sweep");
@@ -214,6 +215,7 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
     if (!directory) sys::throw_errno("opening the sandbox's directory");
     const auto failed = carry_out(sandbox_steps(layout_, record.id, spec.resources));
     record.limits_not_held = linux_backend::settle_limits(spec.resources, declarations(), failed);
+    for (const auto& [limit, why] : failed) record.ungrouped.insert(limit);
     sys::write_file_at(directory.get(), guest::kRecordName, encode_record(record), 0600);
     sys::write_file_at(directory.get(), guest::kBusyLockName, "", 0600);
     number = ask_keeper(record, spec, directory.get(), control);
@@ -253,7 +255,7 @@ std::uint64_t LinuxBackend::Impl::ask_keeper(const Record& record, const Sandbox
   request.open_files =
       record.limits_not_held.contains(Limit::files) ? 0 : resources.open_files.value;
   // Without the controller the kernel still counts processes by user and user namespace.
-  if (!held_part(layout_, record.limits_not_held).pids) request.processes = resources.pids.value;
+  if (!held_part(layout_, record.ungrouped).pids) request.processes = resources.pids.value;
   request.keep_idle_ms = static_cast<std::uint64_t>(spec.keep_idle.count());
   const std::vector<UniqueFd> members = open_members(agent_directories(layout_, record.id));
   std::vector<int> descriptors{directory};
@@ -291,8 +293,7 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(
     if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
     return std::move(*connection);
   };
-  parts.account = [held,
-                   layout = held_part(layout_, record.limits_not_held)](std::string_view call) {
+  parts.account = [held, layout = held_part(layout_, record.ungrouped)](std::string_view call) {
     return std::make_shared<LinuxCallAccounting>(
         layout, held->record.id, std::string(call), held->record.pids,
         std::shared_ptr<const UniqueFd>(held, &held->directory));

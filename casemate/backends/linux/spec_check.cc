@@ -4,12 +4,14 @@
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
+#include <array>
 #include <string_view>
 
 #include "casemate/core/errors.h"
 #include "casemate/core/guest_path.h"
 #include "casemate/core/resource_match.h"
 #include "casemate/core/spec_match.h"
+#include "casemate/sys/rlimits.h"
 
 namespace casemate::linux_backend {
 namespace {
@@ -50,14 +52,6 @@ void check_image(const SandboxSpec& spec) {
       "leave the image out for a read-only view of this machine's /usr");
 }
 
-// The program's own hard limit cannot be above this process's: raising it needs a right that even
-// root may lack.
-std::uint64_t most_open_files() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return 0;
-  return limit.rlim_max;
-}
-
 [[noreturn]] void refuse_limit(Limit limit, std::string_view why) {
   throw SandboxLimitNotEnforceable(
       fmt::format("the {} limit cannot be held by the linux backend here: {}", to_string(limit),
@@ -74,6 +68,32 @@ const ResourceLimit& bound_of(const Resources& resources, Limit limit) {
     default:
       return resources.memory_bytes;
   }
+}
+
+// What a program needs of the limits of its process so that none of them bites before the bound
+// that has a name.
+struct ProcessLimit {
+  std::string_view name;
+  int resource;
+  Limit limit;
+  std::uint64_t needed;
+  bool stated;
+};
+
+std::array<ProcessLimit, 6> process_limits(const Resources& resources) {
+  const ResourceLimit& memory = resources.memory_bytes;
+  const ResourceLimit& disk = resources.disk_bytes;
+  const ResourceLimit& pids = resources.pids;
+  const ResourceLimit& files = resources.open_files;
+  return {{
+      {"RLIMIT_AS", RLIMIT_AS, Limit::memory, memory.value + disk.value, memory.stated},
+      {"RLIMIT_DATA", RLIMIT_DATA, Limit::memory, memory.value + disk.value, memory.stated},
+      {"RLIMIT_FSIZE", RLIMIT_FSIZE, Limit::disk, disk.value, disk.stated},
+      {"RLIMIT_NPROC", RLIMIT_NPROC, Limit::pids, pids.value, pids.stated},
+      {"RLIMIT_NOFILE", RLIMIT_NOFILE, Limit::files, files.value, files.stated},
+      // Seconds, which no spec can state for this backend.
+      {"RLIMIT_CPU", RLIMIT_CPU, Limit::cpu, RLIM_INFINITY, false},
+  }};
 }
 
 }  // namespace
@@ -115,11 +135,14 @@ std::set<Limit> settle_limits(const Resources& resources, const BackendDeclarati
     if (bound_of(resources, limit).stated) refuse_limit(limit, why);
     not_held.insert(limit);
   }
-  if (const std::uint64_t most = most_open_files(); resources.open_files.value > most) {
-    if (resources.open_files.stated) {
-      refuse_limit(Limit::files, fmt::format("this process's own hard limit is {}", most));
+  for (const ProcessLimit& limit : process_limits(resources)) {
+    const std::uint64_t most = sys::most_of(limit.resource);
+    if (most >= limit.needed) continue;
+    if (limit.stated) {
+      refuse_limit(limit.limit, fmt::format("this process runs under {} {} and may not raise it",
+                                            limit.name, most));
     }
-    not_held.insert(Limit::files);
+    not_held.insert(limit.limit);
   }
   return not_held;
 }

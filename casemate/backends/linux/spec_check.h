@@ -18,8 +18,9 @@ BackendDeclarations declare(const ControlGroupLayout& layout);
 // `SandboxBackend::acquire` and of the router.
 void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared);
 
-// The default bounds that are not held, by the declaration or because the kernel refused them
-// (`failed`, with its reasons). Throws `SandboxLimitNotEnforceable` for one that was stated.
+// The default bounds that are not held as they stand: by the declaration, because the kernel
+// refused them (`failed`, with its reasons), or because a hard limit of this process, which it may
+// not raise, bites before them. Throws `SandboxLimitNotEnforceable` for one that was stated.
 std::set<Limit> settle_limits(const Resources& resources, const BackendDeclarations& declared,
                               const std::map<Limit, std::string>& failed);
 

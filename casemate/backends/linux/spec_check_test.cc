@@ -1,6 +1,11 @@
 #include "casemate/backends/linux/spec_check.h"
 
 #include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -60,6 +65,48 @@ TEST(LinuxLimitsHeld, AStatedOneIsRefusedWithTheReason) {
   expect_refusal<SandboxLimitNotEnforceable>(
       [&] { settle_limits(resources, declare(everything()), {{Limit::pids, "writing pids.max"}}); },
       "pids");
+}
+
+// In a child that may not raise its limits and whose hard limit for `resource` is `value`.
+template <typename Check>
+bool holds_under(int resource, rlim_t value, Check check) {
+  const pid_t child = fork();
+  if (child == 0) {
+    __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    const __user_cap_data_struct none[2]{};
+    const rlimit limit{.rlim_cur = value, .rlim_max = value};
+    const bool set = syscall(SYS_capset, &header, none) == 0 &&
+                     setrlimit(static_cast<__rlimit_resource_t>(resource), &limit) == 0;
+    _exit(set && check() ? 0 : 1);
+  }
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(LinuxLimitsHeld, AHardLimitBelowADefaultShowsAsNotHeld) {
+  const auto gives = [](std::set<Limit> limits) {
+    return [limits] { return settle_limits({}, declare(everything()), {}) == limits; };
+  };
+  EXPECT_TRUE(holds_under(RLIMIT_NOFILE, 1024, gives({})));
+  EXPECT_TRUE(holds_under(RLIMIT_NOFILE, 1023, gives({Limit::files})));
+  EXPECT_TRUE(holds_under(RLIMIT_FSIZE, 256 * kMiB, gives({})));
+  EXPECT_TRUE(holds_under(RLIMIT_FSIZE, 256 * kMiB - 1, gives({Limit::disk})));
+  EXPECT_TRUE(holds_under(RLIMIT_DATA, 768 * kMiB, gives({})));
+  EXPECT_TRUE(holds_under(RLIMIT_DATA, 768 * kMiB - 1, gives({Limit::memory})));
+  EXPECT_TRUE(holds_under(RLIMIT_NPROC, 127, gives({Limit::pids})));
+  EXPECT_TRUE(holds_under(RLIMIT_CPU, 100000, gives({Limit::cpu})));
+}
+
+TEST(LinuxLimitsHeld, AHardLimitBelowAStatedOneIsRefusedByItsName) {
+  EXPECT_TRUE(holds_under(RLIMIT_FSIZE, 4 * kMiB, [] {
+    Resources resources;
+    resources.disk_bytes = stated(4 * kMiB);
+    if (!settle_limits(resources, declare(everything()), {}).empty()) return false;
+    resources.disk_bytes = stated(4 * kMiB + 1);
+    return expect_refusal<SandboxLimitNotEnforceable>(
+               [&] { settle_limits(resources, declare(everything()), {}); },
+               {"disk", "RLIMIT_FSIZE", "4194304"}) != "";
+  }));
 }
 
 TEST(LinuxSpecCheck, TakesTheDefaultAndTheImageByName) {

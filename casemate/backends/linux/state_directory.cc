@@ -29,13 +29,19 @@ using sys::UniqueFd;
 
 namespace json = boost::json;
 
+namespace {
+
+json::array names_of(const std::set<Limit>& limits) {
+  json::array names;
+  for (const Limit limit : limits) names.push_back(json::value(json::string(to_string(limit))));
+  return names;
+}
+
+}  // namespace
+
 std::string encode_record(const Record& record) {
   json::object labels;
   for (const auto& [name, value] : record.labels) labels[name] = value;
-  json::array not_held;
-  for (const Limit limit : record.limits_not_held) {
-    not_held.push_back(json::value(json::string(to_string(limit))));
-  }
   return serialise_json(json::object{{"version", 1},
                                      {"id", record.id},
                                      {"scope", record.key.scope},
@@ -47,7 +53,8 @@ std::string encode_record(const Record& record) {
                                      {"work_dir", record.work_dir},
                                      {"created", record.created},
                                      {"labels", std::move(labels)},
-                                     {"limits_not_held", std::move(not_held)},
+                                     {"limits_not_held", names_of(record.limits_not_held)},
+                                     {"ungrouped", names_of(record.ungrouped)},
                                      {"pids", record.pids}});
 }
 
@@ -56,6 +63,13 @@ std::optional<Record> decode_record(std::string_view text) {
     const json::value value = parse_json(text);
     const json::object& object = value.as_object();
     const auto string = [&](const char* name) { return std::string(object.at(name).as_string()); };
+    const auto limits = [&](const char* name) {
+      std::set<Limit> found;
+      for (const auto& limit : object.at(name).as_array()) {
+        found.insert(parse_limit(std::string(limit.as_string())));
+      }
+      return found;
+    };
     if (object.at("version").to_number<int>() != 1) return std::nullopt;
     Record record{.id = string("id"),
                   .key = {string("scope"), string("thread_id"), string("agent_dir")},
@@ -65,13 +79,11 @@ std::optional<Record> decode_record(std::string_view text) {
                   .work_dir = string("work_dir"),
                   .created = object.at("created").to_number<std::uint64_t>(),
                   .labels = {},
-                  .limits_not_held = {},
+                  .limits_not_held = limits("limits_not_held"),
+                  .ungrouped = limits("ungrouped"),
                   .pids = object.at("pids").to_number<std::uint64_t>()};
     for (const auto& label : object.at("labels").as_object()) {
       record.labels.emplace(label.key(), std::string(label.value().as_string()));
-    }
-    for (const auto& limit : object.at("limits_not_held").as_array()) {
-      record.limits_not_held.insert(parse_limit(std::string(limit.as_string())));
     }
     return record;
   } catch (const std::exception&) {

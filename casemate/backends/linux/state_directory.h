@@ -41,6 +41,8 @@ struct Record {
   std::uint64_t created = 0;
   std::map<std::string, std::string> labels;
   std::set<Limit> limits_not_held;
+  // Those of them that have no control group.
+  std::set<Limit> ungrouped;
   // What one call may have; needed by whoever opens one.
   std::uint64_t pids = 0;
   friend bool operator==(const Record&, const Record&) = default;

@@ -37,6 +37,7 @@ Record sample() {
           .created = 18446744073709551615U,
           .labels = {{"a", "b"}},
           .limits_not_held = {Limit::cpu, Limit::pids},
+          .ungrouped = {Limit::pids},
           .pids = 128};
 }
 

@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -29,6 +28,7 @@
 #include <vector>
 
 #include "casemate/guest/agent/agent.h"
+#include "casemate/guest/agent/inheritance.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent/rootfs.h"
 #include "casemate/sys/cgroup.h"
@@ -61,11 +61,14 @@ UniqueFd bind_socket(int directory, const char* name) {
 }
 
 // 0 -> first, 1000 -> first + 1, for users and groups alike.
-void write_id_maps(pid_t pid, std::uint32_t first) {
+void write_id_maps(int process, std::uint32_t first) {
+  // Its number here may be a stranger's in a /proc that was mounted for another pid namespace.
+  const std::optional<pid_t> number = sys::number_in_proc(process);
+  if (!number) sys::throw_error(ESRCH, "finding the agent in /proc");
   const std::string map = "0 " + std::to_string(first) + " 1\n" + std::to_string(kUserId) + " " +
                           std::to_string(first + 1) + " 1\n";
   for (const char* file : {"uid_map", "gid_map"}) {
-    sys::write_control_file_at(AT_FDCWD, ("/proc/" + std::to_string(pid) + "/" + file).c_str(),
+    sys::write_control_file_at(AT_FDCWD, ("/proc/" + std::to_string(*number) + "/" + file).c_str(),
                                map);
   }
 }
@@ -225,7 +228,7 @@ class Keeper {
           sys::throw_errno("putting the agent into its control group");
         }
       }
-      write_id_maps(pid, request.first_host_id);
+      write_id_maps(kept.process.get(), request.first_host_id);
       if (send(kept.status.get(), "g", 1, MSG_NOSIGNAL) != 1) sys::throw_errno("starting an agent");
     } catch (...) {
       kept.answered = true;  // by the caller
@@ -291,15 +294,6 @@ class Keeper {
   std::vector<std::unique_ptr<KeptSandbox>> sandboxes_;
 };
 
-// A sandbox takes two descriptors here and each lease one in its agent. Programs have a limit of
-// their own.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 }  // namespace
 
 int run_keeper(UniqueFd host) noexcept {
@@ -310,7 +304,7 @@ int run_keeper(UniqueFd host) noexcept {
     // keyring with every program.
     syscall(SYS_setgroups, 0, nullptr);
     syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr);
-    raise_descriptor_limit();
+    drop_inherited_bounds();
     Keeper(std::move(host)).run();
     return 0;
   } catch (const std::exception&) {

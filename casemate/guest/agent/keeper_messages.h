@@ -27,7 +27,7 @@ struct CreateSandbox {
   char control_group_paths[kMaxControlGroups][kControlGroupPathBytes];
   std::uint64_t disk_bytes;
   std::uint64_t disk_inodes;
-  // Resource limits of the programs; 0 leaves the keeper's own.
+  // Resource limits of the programs; 0 leaves the keeper's own, the highest it may have.
   std::uint64_t open_files;
   std::uint64_t processes;
   // How long it waits for its next user after the last lease closed.

@@ -1,0 +1,80 @@
+"""What the caller of `casemate run` runs under: its limits, its policies, its namespaces."""
+
+import re
+import resource
+import unittest
+from pathlib import Path
+
+from harness import Case
+
+MIB = 1024 * 1024
+
+# CAP_SYS_RESOURCE (24), which root of a container often lacks.
+MAY_RAISE_LIMITS = int(re.search(r"CapEff:\s*(\S+)", Path("/proc/self/status").read_text())[1], 16) >> 24 & 1
+
+# Everything that a process passes on and that could bite or change a program.
+PRINT_BOUNDS = """
+import os, resource
+for name in sorted(name for name in dir(resource) if name.startswith("RLIMIT_")):
+    print(name, *resource.getrlimit(getattr(resource, name)))
+print("personality", open("/proc/self/personality").read().strip())
+print("policy", os.sched_getscheduler(0))
+"""
+
+
+class Inherited(Case):
+    def test_a_programs_bounds_do_not_depend_on_the_callers(self):
+        bounds = self.run_program(PRINT_BOUNDS)
+        self.assertEqual((bounds.status, bounds.err), (0, ""), bounds)
+        self.assertIn("RLIMIT_CPU -1 -1\n", bounds.text)
+        self.assertIn(f"RLIMIT_STACK {8 * MIB} -1\n", bounds.text)
+        self.assertIn("RLIMIT_NOFILE 1024 1024\n", bounds.text)
+        self.assertIn("personality 00000000\npolicy 0\n", bounds.text)
+
+        def lower():
+            for name, value in (("CPU", 60), ("FSIZE", 64 * MIB), ("DATA", 512 * MIB), ("AS", 2048 * MIB),
+                                ("STACK", MIB), ("MEMLOCK", 4096), ("NOFILE", 128), ("SIGPENDING", 16),
+                                ("MSGQUEUE", 0), ("CORE", MIB)):
+                number = getattr(resource, "RLIMIT_" + name)
+                hard = value if MAY_RAISE_LIMITS else resource.getrlimit(number)[1]
+                resource.setrlimit(number, (value, hard))
+
+        lowered = self.run_argv(["setarch", "-R", *self.argv(program=PRINT_BOUNDS)], preexec_fn=lower)
+        self.assertEqual((lowered.status, lowered.err), (0, ""), lowered)
+        self.assertEqual(lowered.text, bounds.text)
+
+    def test_a_caller_under_a_real_time_policy_gets_an_ordinary_program(self):
+        result = self.run_argv(["chrt", "-f", "1", *self.argv(program=PRINT_BOUNDS)])
+        self.assertEqual((result.status, result.err), (0, ""), result)
+        self.assertIn("policy 0\n", result.text)
+
+    def test_a_default_that_the_caller_may_not_give_shows_as_not_held(self):
+        def lower():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+
+        without = ["setpriv", "--inh-caps", "-sys_resource", "--bounding-set", "-sys_resource"]
+        result = self.run_argv([*without, *self.argv("--json", program=PRINT_BOUNDS)], preexec_fn=lower)
+        self.assertEqual(result.status, 0, result)
+        self.assertIn("RLIMIT_NOFILE 128 128\n", result.json["stdout"])
+        self.assertEqual(result.json["limits_not_held"], ["files"])
+        if MAY_RAISE_LIMITS:
+            result = self.run_argv(self.argv("--json", program=PRINT_BOUNDS), preexec_fn=lower)
+            self.assertIn("RLIMIT_NOFILE 1024 1024\n", result.json["stdout"])
+            self.assertEqual(result.json["limits_not_held"], [])
+
+
+class Namespaces(Case):
+    def test_a_proc_of_the_outer_pid_namespace_serves(self):
+        result = self.run_argv(["unshare", "--pid", "--fork", *self.argv(program="print(6 * 7)")])
+        self.assertEqual((result.status, result.text, result.err), (0, "42\n", ""), result)
+
+    def test_a_proc_that_does_not_have_the_caller_is_named(self):
+        # A /proc of a pid namespace below the caller's has no entry for the caller's children.
+        line = 'unshare --pid --fork mount -t proc proc /proc && exec "$0" "$@"'
+        result = self.run_argv(["unshare", "--mount", "sh", "-c", line, *self.argv(program="")])
+        self.assertEqual(result.status, 125, result)
+        self.assertIn("/proc", result.err)
+
+
+if __name__ == "__main__":
+    unittest.main()

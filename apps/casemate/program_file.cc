@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -33,7 +32,7 @@ std::string read_program(const std::string& path, std::uint64_t max_bytes) {
   }
   const int fd = path == "-" ? STDIN_FILENO : opened.get();
   std::string bytes;
-  std::array<char, 64 * 1024> piece;
+  std::string piece(64 * 1024, '\0');
   for (;;) {
     // One byte more than the cap tells a program that is over it, and no more is ever read.
     const std::uint64_t wanted =

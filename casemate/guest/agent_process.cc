@@ -473,9 +473,8 @@ void AgentProcess::abandon() noexcept try {
 // -- Sending -------------------------------------------------------------------------------------
 
 void AgentProcess::forward_input() {
-  std::array<char, kMaxData> buffer;
-  const std::size_t room = std::min<std::size_t>(kStdinWindow - input_.under_way, buffer.size());
-  const ssize_t got = read(input_.descriptor, buffer.data(), room);
+  std::string buffer(std::min<std::size_t>(kStdinWindow - input_.under_way, kMaxData), '\0');
+  const ssize_t got = read(input_.descriptor, buffer.data(), buffer.size());
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) return end_input();
   put(FrameType::stdin_data, {buffer.data(), static_cast<std::size_t>(got)});

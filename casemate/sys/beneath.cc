@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <memory>
 
@@ -180,7 +179,8 @@ std::vector<DirectoryEntry> read_directory(UniqueFd directory, std::size_t max_e
 
 std::optional<std::string> read_at_most(int fd, std::uint64_t max_bytes) {
   std::string content;
-  std::array<char, 65536> buffer{};
+  // On the heap, as every large buffer here: callers may be threads and fibers with small stacks.
+  std::string buffer(65536, '\0');
   while (true) {
     // Never asks for more than one byte past the cap: a file that grows is noticed, not copied.
     const std::uint64_t room = max_bytes - content.size();

@@ -48,6 +48,20 @@ class Inherited(Case):
         self.assertEqual((result.status, result.err), (0, ""), result)
         self.assertIn("policy 0\n", result.text)
 
+    def test_a_stack_of_64_kibibytes_is_enough(self):
+        def lower():
+            resource.setrlimit(resource.RLIMIT_STACK, (64 * 1024, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+
+        program = "import sys; open('copy', 'w').write(open('given').read() + sys.stdin.read()); print('x' * 100000)"
+        given = self.write("given", "g" * 100000)
+        for form in ((), ("--json",)):
+            with self.subTest(form=form):
+                result = self.run_argv(
+                    self.argv("--overwrite", "--stdin", "--file", given, "--output", "copy", "--out-dir", self.out,
+                              *form, program=program), preexec_fn=lower)
+                self.assertEqual(result.status, 0, result)
+                self.assertEqual((self.out / "copy").stat().st_size, 100000)
+
     def test_a_default_that_the_caller_may_not_give_shows_as_not_held(self):
         def lower():
             resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))

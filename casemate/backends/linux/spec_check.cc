@@ -80,7 +80,7 @@ struct ProcessLimit {
   bool stated;
 };
 
-std::array<ProcessLimit, 6> process_limits(const Resources& resources) {
+std::array<ProcessLimit, 7> process_limits(const Resources& resources) {
   const ResourceLimit& memory = resources.memory_bytes;
   const ResourceLimit& disk = resources.disk_bytes;
   const ResourceLimit& pids = resources.pids;
@@ -91,6 +91,8 @@ std::array<ProcessLimit, 6> process_limits(const Resources& resources) {
       {"RLIMIT_FSIZE", RLIMIT_FSIZE, Limit::disk, disk.value, disk.stated},
       {"RLIMIT_NPROC", RLIMIT_NPROC, Limit::pids, pids.value, pids.stated},
       {"RLIMIT_NOFILE", RLIMIT_NOFILE, Limit::files, files.value, files.stated},
+      // What a main thread is given everywhere; no spec can state it.
+      {"RLIMIT_STACK", RLIMIT_STACK, Limit::memory, 8 * kMiB, false},
       // Seconds, which no spec can state for this backend.
       {"RLIMIT_CPU", RLIMIT_CPU, Limit::cpu, RLIM_INFINITY, false},
   }};

@@ -93,6 +93,8 @@ TEST(LinuxLimitsHeld, AHardLimitBelowADefaultShowsAsNotHeld) {
   EXPECT_TRUE(holds_under(RLIMIT_FSIZE, 256 * kMiB - 1, gives({Limit::disk})));
   EXPECT_TRUE(holds_under(RLIMIT_DATA, 768 * kMiB, gives({})));
   EXPECT_TRUE(holds_under(RLIMIT_DATA, 768 * kMiB - 1, gives({Limit::memory})));
+  EXPECT_TRUE(holds_under(RLIMIT_STACK, 8 * kMiB, gives({})));
+  EXPECT_TRUE(holds_under(RLIMIT_STACK, 8 * kMiB - 1, gives({Limit::memory})));
   EXPECT_TRUE(holds_under(RLIMIT_NPROC, 127, gives({Limit::pids})));
   EXPECT_TRUE(holds_under(RLIMIT_CPU, 100000, gives({Limit::cpu})));
 }

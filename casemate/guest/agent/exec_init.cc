@@ -316,10 +316,9 @@ class ExecInit {
 
   // Reads once, at most one frame's worth; true when something came.
   bool read_output(OutputPipe& pipe, std::size_t most = kMaxData) {
-    std::array<char, kMaxData> buffer;
-    const ssize_t got = read(pipe.fd.get(), buffer.data(), std::min(most, buffer.size()));
+    const ssize_t got = read(pipe.fd.get(), read_.data(), std::min(most, read_.size()));
     if (got > 0) {
-      put(pipe.type, std::string_view(buffer.data(), static_cast<std::size_t>(got)));
+      put(pipe.type, std::string_view(read_.data(), static_cast<std::size_t>(got)));
       pipe.rest -= std::min(pipe.rest, static_cast<std::size_t>(got));
       return true;
     }
@@ -414,6 +413,7 @@ class ExecInit {
   FrameWriter writer_;
   sys::UniqueFd children_;
   std::array<OutputPipe, 2> outputs_;
+  std::string read_ = std::string(kMaxData, '\0');
   InputPipe input_;
   pid_t program_ = -1;
   std::optional<int> program_status_;

@@ -8,6 +8,10 @@ target_compile_features(casemate_fmt PUBLIC cxx_std_20)
 set_target_properties(casemate_fmt PROPERTIES POSITION_INDEPENDENT_CODE ON)
 add_library(fmt::fmt ALIAS casemate_fmt)
 
+# Headers only; the compiled form would be one more shared library to load at every start.
+find_path(CASEMATE_TOMLPLUSPLUS_INCLUDE toml++/toml.h REQUIRED)
+mark_as_advanced(CASEMATE_TOMLPLUSPLUS_INCLUDE)
+
 # AUTO: tests are built where GoogleTest is installed, so that `make run` needs the short package
 # list only. `make test` says ON and fails without it.
 set(CASEMATE_TESTS AUTO CACHE STRING "Build the tests: ON, OFF, or AUTO (where GoogleTest is)")

@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/json.hpp>
 
+#include "apps/casemate/config.h"
 #include "apps/casemate/console.h"
 #include "apps/casemate/values.h"
 #include "apps/casemate/verbs.h"
@@ -22,6 +23,7 @@ namespace json = boost::json;
 
 constexpr auto kOptions = std::to_array<OptionSpec>({
     {"--json", "", Repeat::refused, "off", "one array of records on standard output", "--json"},
+    kConfigOption,
     {"-v", "", Repeat::refused, "quiet", "log to standard error", "-v"},
 });
 
@@ -98,11 +100,11 @@ constexpr VerbSpec kBackendsVerb = {
     .options = kOptions,
 };
 
-int backends(const ParsedLine& line) {
+int backends(const ParsedLine& line, const Config& config) {
   refuse_operands(line);
   json::array records;
   std::string lines;
-  for (const auto& backend : make_backends(make_log(line))) {
+  for (const auto& backend : make_backends(config, make_log(line))) {
     const BackendProbe probe = backend->probe();
     const BackendDeclarations declared = backend->declarations();
     records.push_back(record(declared, probe));

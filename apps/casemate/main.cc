@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <span>
@@ -9,8 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/casemate/config.h"
 #include "apps/casemate/console.h"
 #include "apps/casemate/help.h"
+#include "apps/casemate/host_variable.h"
 #include "apps/casemate/option_parser.h"
 #include "apps/casemate/refusal.h"
 #include "apps/casemate/verbs.h"
@@ -26,7 +29,7 @@ using Words = std::span<const char* const>;
 
 struct Verb {
   const VerbSpec* spec;
-  int (*run)(const ParsedLine& line);
+  int (*run)(const ParsedLine& line, const Config& config);
 };
 
 constexpr std::array kVerbs = {Verb{&kRunVerb, run}, Verb{&kBackendsVerb, backends}};
@@ -44,13 +47,33 @@ const Verb& find_verb(std::string_view name) {
       fmt::format("the nearest is {}", nearest(name, names)));
 }
 
-int run_verb(const Verb& verb, Words words) {
-  const ParsedLine line = parse_line(words, verb.spec->options);
+std::vector<const VerbSpec*> verb_specs() {
+  std::vector<const VerbSpec*> specs;
+  specs.reserve(kVerbs.size());
+  for (const Verb& verb : kVerbs) specs.push_back(verb.spec);
+  return specs;
+}
+
+bool reads_config(const VerbSpec& verb) {
+  return std::ranges::find(verb.options, kConfigOption.name, &OptionSpec::name) !=
+         verb.options.end();
+}
+
+int run_verb(const Verb& verb, Words words, OutputFormat& format) {
+  const auto options = verb.spec->options;
+  if (asks_for("--json", words, options)) format = OutputFormat::json;
+  ParsedLine line = parse_line(words, options);
   if (line.has("--help")) {
     write_all(1, verb_help(*verb.spec));
     return 0;
   }
-  return verb.run(line);
+  Config config;
+  if (reads_config(*verb.spec)) {
+    config = load_config(line, host_variable, verb_specs());
+    line.set_defaults(config.defaults_of(verb.spec->name), options);
+    if (line.has("--json")) format = OutputFormat::json;
+  }
+  return verb.run(line, config);
 }
 
 int run_line(Words words) {
@@ -58,19 +81,14 @@ int run_line(Words words) {
   try {
     const std::string_view first = words.empty() ? "--help" : words[0];
     if (first == "--help" || first == "-h") {
-      std::vector<const VerbSpec*> specs;
-      specs.reserve(kVerbs.size());
-      for (const Verb& verb : kVerbs) specs.push_back(verb.spec);
-      write_all(1, overview(specs));
+      write_all(1, overview(verb_specs()));
       return 0;
     }
     if (first == "--version") {
       write_all(1, fmt::format("casemate {}\n", kVersion));
       return 0;
     }
-    const Verb& verb = find_verb(first);
-    if (asks_for("--json", words.subspan(1), verb.spec->options)) format = OutputFormat::json;
-    return run_verb(verb, words.subspan(1));
+    return run_verb(find_verb(first), words.subspan(1), format);
   } catch (const OutputClosed&) {
     return kExitOutputClosed;
   } catch (const std::exception& failure) {

@@ -55,12 +55,37 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-bool ParsedLine::has(std::string_view option) const { return given_.contains(option); }
+bool ParsedLine::has(std::string_view option) const {
+  return typed(option) || default_values_.contains(option);
+}
+
+bool ParsedLine::typed(std::string_view option) const { return typed_.contains(option); }
 
 const std::vector<std::string>& ParsedLine::values(std::string_view option) const {
   static const std::vector<std::string> none;
-  const auto found = given_.find(option);
-  return found == given_.end() ? none : found->second;
+  const Values& origin = typed(option) ? typed_ : default_values_;
+  const auto found = origin.find(option);
+  return found == origin.end() ? none : found->second;
+}
+
+void ParsedLine::set_defaults(std::vector<DefaultValue> defaults,
+                              std::span<const OptionSpec> options) {
+  defaults_ = std::move(defaults);
+  std::erase_if(defaults_, [&](const DefaultValue& one) {
+    return typed(one.option) || std::ranges::any_of(options, [&](const OptionSpec& option) {
+             return option.displaces == one.option && typed(option.name);
+           });
+  });
+  default_values_.clear();
+  for (const DefaultValue& one : defaults_) default_values_[one.option].push_back(one.value);
+}
+
+ParsedLine ParsedLine::without_default(std::size_t index) const {
+  ParsedLine line = *this;
+  std::vector<DefaultValue> rest = defaults_;
+  rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(index));
+  line.set_defaults(std::move(rest), {});
+  return line;
 }
 
 std::string ParsedLine::value_or(std::string_view option, std::string_view fallback) const {
@@ -91,7 +116,7 @@ ParsedLine parse_line(std::span<const char* const> words, std::span<const Option
     if (option == nullptr) refuse_unknown(name, options);
     if (option->value.empty()) {
       if (inline_value) throw InvalidArgument(fmt::format("{} takes no value", option->name));
-      line.given_[std::string(option->name)];
+      line.typed_[std::string(option->name)];
       continue;
     }
     if (!inline_value) {
@@ -101,7 +126,7 @@ ParsedLine parse_line(std::span<const char* const> words, std::span<const Option
       }
       inline_value = words[++at];
     }
-    auto& values = line.given_[std::string(option->name)];
+    auto& values = line.typed_[std::string(option->name)];
     if (option->repeat == Repeat::refused && !values.empty()) {
       throw InvalidArgument(fmt::format("{} is given twice", option->name),
                             "give it once: neither value is preferred over the other");

@@ -17,6 +17,10 @@ namespace casemate::app {
 
 enum class Repeat : bool { refused, allowed };
 
+// What a value is, where more is wanted than its text: for its type in casemate.toml (numbers are
+// numbers there, sizes numbers or strings, all else strings) and for completing it in a shell.
+enum class ValueForm { text, number, size, path, named_path, directory };
+
 // One option of a verb: what the parser and the help need to know of it. Tables of these are
 // constants, so that nothing is built before main().
 struct OptionSpec {
@@ -31,16 +35,43 @@ struct OptionSpec {
   std::string_view help;
   // A use of it, as typed.
   std::string_view example;
+  ValueForm form = ValueForm::text;
+  // What a shell offers for the value; whoever reads the value decides what is valid.
+  std::span<const std::string_view> offered = {};
+  // The option whose default in casemate.toml gives way when this one is typed.
+  std::string_view displaces = {};
+};
+
+// A value that no word of the line gave.
+struct DefaultValue {
+  std::string option;
+  // Empty for a flag.
+  std::string value;
+  // FILE:LINE, for display.
+  std::string where;
+
+  friend bool operator==(const DefaultValue&, const DefaultValue&) = default;
 };
 
 // A command line that fits its table.
 class ParsedLine {
  public:
+  // By a word or by a default.
   bool has(std::string_view option) const;
-  // Every value given, in order.
+  // By a word.
+  bool typed(std::string_view option) const;
+  // Every value given, in order: those of the line, or else the defaults.
   const std::vector<std::string>& values(std::string_view option) const;
   // The value of a single-valued option, or `fallback`.
   std::string value_or(std::string_view option, std::string_view fallback) const;
+
+  // Defaults that stand where no word does: of an option that was typed none is taken, nor of one
+  // that a typed option displaces.
+  void set_defaults(std::vector<DefaultValue> defaults, std::span<const OptionSpec> options);
+  // Those that were taken.
+  const std::vector<DefaultValue>& defaults() const { return defaults_; }
+  // This line without one of them.
+  ParsedLine without_default(std::size_t index) const;
 
   // Words that are no options, before `--`.
   std::vector<std::string> operands;
@@ -50,7 +81,11 @@ class ParsedLine {
  private:
   friend ParsedLine parse_line(std::span<const char* const> words,
                                std::span<const OptionSpec> options);
-  std::map<std::string, std::vector<std::string>, std::less<>> given_;
+  using Values = std::map<std::string, std::vector<std::string>, std::less<>>;
+
+  Values typed_;
+  std::vector<DefaultValue> defaults_;
+  Values default_values_;
 };
 
 // Takes `words` (behind the verb) apart. `--name value` and `--name=value` are the same; a value

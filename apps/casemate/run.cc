@@ -1,9 +1,10 @@
 // `casemate run`.
 
-#include <cstdlib>
 #include <optional>
-#include <string>
+#include <utility>
 
+#include "apps/casemate/config.h"
+#include "apps/casemate/host_variable.h"
 #include "apps/casemate/run_options.h"
 #include "apps/casemate/run_program.h"
 #include "apps/casemate/verbs.h"
@@ -11,19 +12,16 @@
 
 namespace casemate::app {
 
-namespace {
-
-std::optional<std::string> host_variable(const std::string& name) {
-  const char* value = std::getenv(name.c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-}  // namespace
-
-int run(const ParsedLine& line) {
-  const RunOptions options = read_run_options(line, host_variable);
+int run(const ParsedLine& line, const Config& config) {
   const Log log = make_log(line);
-  return run_program(options, make_backends(log), log);
+  const Backends backends = make_backends(config, log);
+  std::optional<RunOptions> options;
+  read_line(line, [&](const ParsedLine& given) {
+    RunOptions read = read_run_options(given, host_variable);
+    refuse_unknown_backend(read, backends);
+    options = std::move(read);
+  });
+  return run_program(*options, backends, log);
 }
 
 }  // namespace casemate::app

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "apps/casemate/config.h"
 #include "apps/casemate/values.h"
 #include "apps/casemate/verbs.h"
 #include "casemate/base/digest.h"
@@ -17,28 +18,54 @@ namespace {
 constexpr Repeat kOnce = Repeat::refused;
 constexpr Repeat kMany = Repeat::allowed;
 
+constexpr std::array<std::string_view, 9> kCapabilities = {
+    "exec",       "run_code",     "host_tools", "files_in",         "files_out",
+    "files_list", "files_delete", "snapshot",   "attached_identity"};
+constexpr std::array<std::string_view, 2> kIdentities = {"app", "user"};
+constexpr std::array<std::string_view, 7> kRungs = {
+    "process", "runtime", "os_process", "container", "hardened_container", "microvm", "vm"};
+constexpr std::array<std::string_view, 1> kImages = {"host"};
+constexpr std::array<std::string_view, 1> kBackends = {"linux"};
+
 constexpr auto kOptions = std::to_array<OptionSpec>({
     {"--file", "NAME=PATH|PATH", kMany, "none",
      "share the host's file PATH under NAME (default: the last part of PATH); the first = splits, "
      "links of yours are followed, regular files only",
-     "--file sales.csv=/data/2026.csv"},
-    {"--output", "NAME", kMany, "none",
-     "the program will write NAME in its current directory; land it", "--output report.png"},
-    {"--manifest", "", kOnce, "off",
+     "--file sales.csv=/data/2026.csv", ValueForm::named_path},
+    {"--output",
+     "NAME",
+     kMany,
+     "none",
+     "the program will write NAME in its current directory; land it",
+     "--output report.png",
+     ValueForm::text,
+     {},
+     "--manifest"},
+    {"--manifest",
+     "",
+     kOnce,
+     "off",
      "the program lists its outputs in outputs.json: {\"outputs\": [{\"path\": \"a.txt\"}]}",
-     "--manifest --out-dir out"},
+     "--manifest --out-dir out",
+     ValueForm::text,
+     {},
+     "--output"},
     {"--out-dir", "DIR", kOnce, "none; required with --output and --manifest",
-     "where outputs land; made when it is not there", "--out-dir out"},
+     "where outputs land; made when it is not there", "--out-dir out", ValueForm::directory},
     {"--overwrite", "", kOnce, "refuse", "outputs may replace files", "--overwrite"},
     {"--timeout", "SECONDS", kOnce, "120",
-     "the program's time, from its start; may be fractional; at most 604800", "--timeout 2.5"},
+     "the program's time, from its start; may be fractional; at most 604800", "--timeout 2.5",
+     ValueForm::number},
     {"--memory", "SIZE", kOnce, "512M",
      "memory; bytes or with K, M, G; at least 16M; files on the disk count as memory too, so that "
      "--memory and --disk are held as one sum",
-     "--memory 1G"},
-    {"--pids", "N", kOnce, "128", "processes and threads at a time; at least 4", "--pids 64"},
-    {"--cpus", "X", kOnce, "1", "processors; may be fractional; at least 0.01", "--cpus 0.5"},
-    {"--disk", "SIZE", kOnce, "256M", "what the program may write; at least 1M", "--disk 1G"},
+     "--memory 1G", ValueForm::size},
+    {"--pids", "N", kOnce, "128", "processes and threads at a time; at least 4", "--pids 64",
+     ValueForm::number},
+    {"--cpus", "X", kOnce, "1", "processors; may be fractional; at least 0.01", "--cpus 0.5",
+     ValueForm::number},
+    {"--disk", "SIZE", kOnce, "256M", "what the program may write; at least 1M", "--disk 1G",
+     ValueForm::size},
     {"--files-in-limit", "PER_FILE,TOTAL,COUNT", kOnce, "8M,32M,64",
      "caps on the program and the files shared with it; `casemate backends` shows the most",
      "--files-in-limit 64M,256M,64"},
@@ -47,50 +74,40 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"--deny-capability", "NAME", kMany, "none",
      "refuse a run that needs this capability: exec, run_code, host_tools, files_in, files_out, "
      "files_list, files_delete, snapshot or attached_identity",
-     "--deny-capability files_out"},
+     "--deny-capability files_out", ValueForm::text, kCapabilities},
     {"--deny-identity", "NAME", kMany, "none",
-     "refuse a run that acts under this identity: app or user", "--deny-identity user"},
+     "refuse a run that acts under this identity: app or user", "--deny-identity user",
+     ValueForm::text, kIdentities},
     {"--label", "NAME=VALUE", kMany, "none", "kept with the sandbox", "--label job=nightly"},
     {"--check", "", kOnce, "off",
      "match everything, start nothing: exit 0 or the refusal; with --json, "
      "{\"check\":\"passed\",\"error\":null} or the refusal's object",
      "--check"},
     {"--image", "REF", kOnce, "host", "host: a read-only view of this machine's /usr",
-     "--image host"},
+     "--image host", ValueForm::text, kImages},
     {"--env", "NAME=VALUE|NAME", kMany, "none",
      "set it for the program, or pass this host's value of NAME; nothing else is inherited",
      "--env LANG=de_DE.UTF-8"},
     {"--stdin", "", kOnce, "off: the program's input is empty",
      "forward standard input to the program", "--stdin"},
     {"--backend", "NAME", kOnce, "the first that is available and meets the floor and the needs",
-     "run on this backend", "--backend linux"},
+     "run on this backend", "--backend linux", ValueForm::text, kBackends},
     {"--min-isolation", "RUNG", kOnce, "container",
      "the floor: process, runtime, os_process, container, hardened_container, microvm or vm",
-     "--min-isolation container"},
+     "--min-isolation container", ValueForm::text, kRungs},
     {"--scope", "S", kOnce, "cli", "first part of the sandbox's key", "--scope reports"},
     {"--thread", "T", kOnce, "a fresh one", "second part of the key", "--thread 42"},
     {"--agent", "A", kOnce, "default", "third part of the key", "--agent analyst"},
     {"--json", "", kOnce, "off", "one JSON object on standard output instead of the streams",
      "--json"},
+    kConfigOption,
     {"-v", "", kOnce, "quiet", "log to standard error", "-v"},
 });
-
-// Spellings of an enumeration, for the nearest of them.
-template <typename Value>
-std::vector<std::string_view> spellings(std::initializer_list<Value> values) {
-  std::vector<std::string_view> all;
-  for (const Value value : values) all.push_back(to_string(value));
-  return all;
-}
 
 Capability read_capability(std::string_view text) {
   // Its own sentence: a capability that became an egress mode.
   if (text == "network") return parse_capability(text);
-  return parse_capability(one_of(
-      "--deny-capability", text,
-      spellings({Capability::exec, Capability::run_code, Capability::host_tools,
-                 Capability::files_in, Capability::files_out, Capability::files_list,
-                 Capability::files_delete, Capability::snapshot, Capability::attached_identity})));
+  return parse_capability(one_of("--deny-capability", text, kCapabilities));
 }
 
 Isolation read_isolation(std::string_view text) {
@@ -148,6 +165,11 @@ void read_outputs(const ParsedLine& line, RunOptions& options) {
     throw InvalidArgument(
         fmt::format("{} needs --out-dir", options.manifest ? "--manifest" : "--output"),
         "give the directory in which outputs land, for example --out-dir out");
+  }
+  // A default that this run has no use for is nothing to speak of.
+  if (!options.manifest && options.outputs.empty()) {
+    if (!line.typed("--out-dir")) options.out_dir.reset();
+    if (!line.typed("--overwrite")) options.overwrite = false;
   }
 }
 
@@ -237,6 +259,11 @@ constexpr VerbSpec kRunVerb = {
         "A limit that is given and cannot be held is refused; a default that cannot be held shows\n"
         "as limits_not_held in --json.\n"
         "\n"
+        "Defaults of your own stand in casemate.toml, under [run]: the long options without "
+        "dashes,\n"
+        "`timeout = 60`, `output = [\"report.png\"]`, `overwrite = true`. An option given here "
+        "wins.\n"
+        "\n"
         "CASEMATE_STATE_DIR in the environment names the directory that holds sandboxes\n"
         "(default: /run/casemate).",
     .options = kOptions,
@@ -260,8 +287,7 @@ RunOptions read_run_options(const ParsedLine& line, const HostVariable& host_var
     options.denied_capabilities.insert(read_capability(text));
   }
   for (const std::string& text : line.values("--deny-identity")) {
-    options.denied_identities.insert(parse_identity(
-        one_of("--deny-identity", text, spellings({Identity::app, Identity::user}))));
+    options.denied_identities.insert(parse_identity(one_of("--deny-identity", text, kIdentities)));
   }
   read_labels(line, options);
   options.image = line.value_or("--image", "host");

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/casemate/host_variable.h"
 #include "apps/casemate/option_parser.h"
 #include "casemate/core/limits.h"
 #include "casemate/core/spec.h"
@@ -48,9 +48,6 @@ struct RunOptions {
   bool json = false;
   bool verbose = false;
 };
-
-// The value of a variable of the host's environment; absent when it is not set.
-using HostVariable = std::function<std::optional<std::string>(const std::string& name)>;
 
 // Throws `InvalidArgument`, one line naming the option, the value and what would be accepted.
 RunOptions read_run_options(const ParsedLine& line, const HostVariable& host_variable);

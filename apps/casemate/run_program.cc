@@ -49,15 +49,11 @@ SandboxRouter make_router(const RunOptions& options, Backends backends, const Lo
   router.denied_capabilities = options.denied_capabilities;
   router.denied_identities = options.denied_identities;
   router.log = log;
-  std::vector<std::string> names;
-  names.reserve(backends.size());
-  for (const auto& backend : backends) names.push_back(backend->declarations().name);
   if (options.backend) {
-    const std::vector<std::string_view> candidates(names.begin(), names.end());
-    router.selected = one_of("--backend", *options.backend, candidates);
-  } else if (names.size() == 1) {
+    router.selected = *options.backend;
+  } else if (backends.size() == 1) {
     // Nothing to choose from, and finding out what is available costs a sandbox.
-    router.selected = names[0];
+    router.selected = backends[0]->declarations().name;
   } else {
     router.selection = Selection::first_that_can_serve;
   }
@@ -265,7 +261,16 @@ int check(const RunOptions& options, const Backends& backends, const Log& log) {
 
 }  // namespace
 
+void refuse_unknown_backend(const RunOptions& options, const Backends& backends) {
+  if (!options.backend) return;
+  std::vector<std::string> names;
+  names.reserve(backends.size());
+  for (const auto& backend : backends) names.push_back(backend->declarations().name);
+  one_of("--backend", *options.backend, std::vector<std::string_view>(names.begin(), names.end()));
+}
+
 int run_program(const RunOptions& options, const Backends& backends, const Log& log) {
+  refuse_unknown_backend(options, backends);
   refuse_outputs_that_are_there(options);
   if (options.check) return check(options, backends, log);
   return run_to_its_end(options, make_wiring(options, backends, log));

@@ -11,6 +11,9 @@ namespace casemate::app {
 
 using Backends = std::vector<std::shared_ptr<SandboxBackend>>;
 
+// Throws `InvalidArgument`, naming the nearest, when `--backend` names none of these.
+void refuse_unknown_backend(const RunOptions& options, const Backends& backends);
+
 // Runs (or, with `options.check`, only matches) a program by the same road as the tool, and writes
 // what the surface says: its streams or the JSON object to standard output and error, and what
 // became of its outputs to standard error. Returns the exit status. Refusals before the program

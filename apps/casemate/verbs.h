@@ -1,17 +1,19 @@
 #pragma once
 
-// The verbs, one a file. Each takes its line, already taken apart by its own table, and returns the
-// exit status; refusals are thrown and reported by main().
+// The verbs, one a file. Each takes its line, already taken apart by its own table and with the
+// defaults of casemate.toml, and returns the exit status; refusals are thrown and reported by
+// main().
 
+#include "apps/casemate/config.h"
 #include "apps/casemate/help.h"
 #include "apps/casemate/option_parser.h"
 
 namespace casemate::app {
 
 extern const VerbSpec kRunVerb;
-int run(const ParsedLine& line);
+int run(const ParsedLine& line, const Config& config);
 
 extern const VerbSpec kBackendsVerb;
-int backends(const ParsedLine& line);
+int backends(const ParsedLine& line, const Config& config);
 
 }  // namespace casemate::app

@@ -20,8 +20,9 @@ Log make_log(const ParsedLine& line) {
   };
 }
 
-std::vector<std::shared_ptr<SandboxBackend>> make_backends(Log log) {
+std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config, Log log) {
   LinuxBackendOptions options;
+  if (config.linux_state_dir) options.state_dir = *config.linux_state_dir;
   // For tests, and for two installations that must not see each other's sandboxes.
   if (const char* directory = std::getenv("CASEMATE_STATE_DIR")) options.state_dir = directory;
   options.log = std::move(log);

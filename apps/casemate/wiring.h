@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "apps/casemate/config.h"
 #include "apps/casemate/option_parser.h"
 #include "casemate/base/log.h"
 #include "casemate/core/backend.h"
@@ -13,7 +14,7 @@ namespace casemate::app {
 Log make_log(const ParsedLine& line);
 
 // Every backend of this build, in the order in which they are preferred: cheapest first.
-std::vector<std::shared_ptr<SandboxBackend>> make_backends(Log log);
+std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config, Log log);
 
 // Throws `InvalidArgument` when a verb that takes no words was given some.
 void refuse_operands(const ParsedLine& line);

@@ -59,6 +59,9 @@ class Carrying final : public R, public Load {
 
 // A value is malformed at construction (the reference's ValueError and TypeError).
 using InvalidArgument = Refusal<"InvalidArgument">;
+// A configuration file cannot be read, or says what nothing here understands. The message begins with
+// FILE:LINE where there is a line.
+using ConfigInvalid = Refusal<"ConfigInvalid">;
 // No backend is registered, or none has the selected name.
 using NoSandboxBackend = Refusal<"NoSandboxBackend">;
 // The backend's rung is below the floor, unset or unknown.

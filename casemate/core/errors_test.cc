@@ -31,6 +31,7 @@ std::string_view code_of(const Refused& refusal) {
 
 TEST(Errors, CodesAreTheContractsNames) {
   EXPECT_EQ(code_of(InvalidArgument("")), "InvalidArgument");
+  EXPECT_EQ(code_of(ConfigInvalid("")), "ConfigInvalid");
   EXPECT_EQ(code_of(NoSandboxBackend("")), "NoSandboxBackend");
   EXPECT_EQ(code_of(SandboxBackendNotPermitted("")), "SandboxBackendNotPermitted");
   EXPECT_EQ(code_of(SandboxCapabilityNotSupported("")), "SandboxCapabilityNotSupported");

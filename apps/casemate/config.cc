@@ -1,0 +1,281 @@
+#include "apps/casemate/config.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "apps/casemate/toml_file.h"
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::app {
+
+namespace {
+
+using Kind = TomlValue::Kind;
+
+// Far more than anybody writes, little enough to read and parse at every start.
+constexpr std::size_t kMaxFileBytes = 1024 * 1024;
+
+struct NamedFile {
+  std::string path;
+  bool may_be_missing;
+};
+
+std::optional<NamedFile> name_file(const ParsedLine& line, const HostVariable& host_variable) {
+  if (line.typed("--config")) {
+    std::string path = line.value_or("--config", "");
+    if (path.empty()) throw InvalidArgument("--config is empty", "give the path of a TOML file");
+    return NamedFile{std::move(path), false};
+  }
+  // An empty variable is one that was meant to be unset.
+  const auto variable = [&](const char* name) { return host_variable(name).value_or(""); };
+  if (std::string path = variable("CASEMATE_CONFIG"); !path.empty()) {
+    // A variable outlives a change of directory: a cloned repository must not configure the host.
+    if (path.front() != '/') {
+      throw ConfigInvalid(
+          fmt::format("CASEMATE_CONFIG is '{}', a relative path", escape_for_display(path)),
+          "give an absolute path there, or use --config");
+    }
+    return NamedFile{std::move(path), false};
+  }
+  // The XDG specification has relative directories ignored.
+  if (const std::string home = variable("XDG_CONFIG_HOME"); home.starts_with('/')) {
+    return NamedFile{home + "/casemate/casemate.toml", true};
+  }
+  if (const std::string home = variable("HOME"); home.starts_with('/')) {
+    return NamedFile{home + "/.config/casemate/casemate.toml", true};
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> read_file(const NamedFile& file) {
+  const auto refuse = [&file](std::string_view why) {
+    throw ConfigInvalid(
+        fmt::format("'{}' cannot be read: {}", escape_for_display(file.path), why),
+        "name a TOML file with --config or CASEMATE_CONFIG, or remove what stands in its place");
+  };
+  const sys::UniqueFd opened(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!opened) {
+    if (file.may_be_missing && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
+    refuse(std::strerror(errno));
+  }
+  std::string bytes;
+  std::array<char, 16 * 1024> piece;
+  for (;;) {
+    const ssize_t count = ::read(opened.get(), piece.data(), piece.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) refuse(std::strerror(errno));
+    if (count == 0) return bytes;
+    bytes.append(piece.data(), static_cast<std::size_t>(count));
+    if (bytes.size() > kMaxFileBytes) {
+      refuse(fmt::format("it has more than {} bytes", kMaxFileBytes));
+    }
+  }
+}
+
+// The tables of one file, checked one by one.
+class Reader {
+ public:
+  Reader(std::string_view name, std::span<const VerbSpec* const> verbs)
+      : name_(name), verbs_(verbs) {}
+
+  Config read(const TomlValue& root) {
+    for (const auto& [key, value] : root.entries) read_table(key, value);
+    return std::move(config_);
+  }
+
+ private:
+  struct Key {
+    std::string name;
+    const OptionSpec* option;
+  };
+
+  std::string where(const TomlValue& value) const {
+    return fmt::format("{}:{}", name_, value.line);
+  }
+
+  [[noreturn]] void refuse(const TomlValue& value, std::string_view what,
+                           const std::string& hint) const {
+    throw ConfigInvalid(fmt::format("{}: {}", where(value), what), hint);
+  }
+
+  [[noreturn]] void refuse_unknown(const TomlValue& value, std::string_view key,
+                                   std::string_view table,
+                                   const std::vector<std::string>& known) const {
+    const std::vector<std::string_view> candidates(known.begin(), known.end());
+    refuse(value, fmt::format("unknown key '{}'{}", escape_for_display(key), table),
+           fmt::format("the nearest is {}", nearest(key, candidates)));
+  }
+
+  void expect_table(std::string_view key, const TomlValue& value) const {
+    if (value.kind == Kind::table) return;
+    refuse(value, fmt::format("{} is {}, and has to be a table", key, kind_in_words(value.kind)),
+           fmt::format("write [{}] and its keys below", key));
+  }
+
+  // What the table of a verb may hold.
+  static std::vector<Key> keys_of(const VerbSpec& verb) {
+    std::vector<Key> keys;
+    for (const OptionSpec& option : verb.options) {
+      if (!option.name.starts_with("--") || option.name == kConfigOption.name) continue;
+      keys.push_back({std::string(option.name.substr(2)), &option});
+    }
+    return keys;
+  }
+
+  void read_table(std::string_view key, const TomlValue& value) {
+    std::vector<std::string> known;
+    for (const VerbSpec* verb : verbs_) {
+      if (keys_of(*verb).empty()) continue;
+      if (verb->name == key) {
+        expect_table(key, value);
+        return read_verb(*verb, value);
+      }
+      known.emplace_back(verb->name);
+    }
+    refuse_unknown(value, key, "", known);
+  }
+
+  void read_verb(const VerbSpec& verb, const TomlValue& table) {
+    const std::vector<Key> keys = keys_of(verb);
+    const bool engines = verb.name == "backends";
+    for (const auto& [key, value] : table.entries) {
+      const auto found = std::ranges::find(keys, key, &Key::name);
+      if (found != keys.end()) {
+        read_option(verb.name, *found, value);
+      } else if (engines && value.kind == Kind::table) {
+        read_engine(key, value);
+      } else {
+        std::vector<std::string> known;
+        for (const Key& one : keys) known.push_back(one.name);
+        refuse_unknown(value, key, fmt::format(" in [{}]", verb.name), known);
+      }
+    }
+  }
+
+  void read_engine(const std::string& engine, const TomlValue& table) {
+    if (engine != "linux") refuse_unknown(table, engine, " in [backends]", {"linux"});
+    for (const auto& [key, value] : table.entries) {
+      if (key != "state_dir") refuse_unknown(value, key, " in [backends.linux]", {"state_dir"});
+      if (value.kind != Kind::text) {
+        refuse(value, fmt::format("state_dir is {}, and takes a string", kind_in_words(value.kind)),
+               "for example state_dir = \"/run/casemate\"");
+      }
+      if (!value.text.starts_with('/') || value.text.find('\0') != value.text.npos) {
+        refuse(value, fmt::format("state_dir cannot be '{}'", escape_for_display(value.text)),
+               "give the absolute path of a directory of yours");
+      }
+      config_.linux_state_dir = value.text;
+    }
+  }
+
+  void read_option(std::string_view verb, const Key& key, const TomlValue& value) {
+    const OptionSpec& option = *key.option;
+    auto& defaults = config_.defaults[std::string(verb)];
+    if (option.value.empty()) {
+      if (value.kind != Kind::flag) refuse_type(key, value, "true or false");
+      if (value.flag) defaults.push_back({std::string(option.name), {}, where(value)});
+      return;
+    }
+    if (option.repeat == Repeat::refused) {
+      read_value(key, value, defaults);
+      return;
+    }
+    if (value.kind != Kind::list) refuse_type(key, value, "an array");
+    for (const TomlValue& item : value.items) read_value(key, item, defaults);
+  }
+
+  void read_value(const Key& key, const TomlValue& value, std::vector<DefaultValue>& defaults) {
+    const bool text = value.kind == Kind::text;
+    const bool whole = value.kind == Kind::integer;
+    switch (key.option->form) {
+      case ValueForm::number:
+        if (!whole && value.kind != Kind::real) refuse_type(key, value, "a number");
+        break;
+      case ValueForm::size:
+        if (!text && !whole) refuse_type(key, value, "a string or a whole number");
+        break;
+      default:
+        if (!text) refuse_type(key, value, "a string");
+    }
+    // No word of a command line holds one, so nothing behind this expects it.
+    if (value.text.find('\0') != value.text.npos) {
+      refuse(value, fmt::format("{} holds a NUL character", key.name), example(key));
+    }
+    defaults.push_back({std::string(key.option->name), value.text, where(value)});
+  }
+
+  [[noreturn]] void refuse_type(const Key& key, const TomlValue& value,
+                                std::string_view taken) const {
+    const std::string item =
+        key.option->repeat == Repeat::allowed && value.kind != Kind::list ? " of strings" : "";
+    refuse(value,
+           fmt::format("{} is {}, and takes {}{}", key.name, kind_in_words(value.kind), taken,
+                       taken == "an array" ? item : ""),
+           example(key));
+  }
+
+  // The option's example as the file has it.
+  static std::string example(const Key& key) {
+    const OptionSpec& option = *key.option;
+    if (option.value.empty()) return fmt::format("for example {} = true", key.name);
+    const std::string_view typed = option.example.substr(option.name.size() + 1);
+    std::string value =
+        option.form == ValueForm::number ? std::string(typed) : fmt::format("\"{}\"", typed);
+    if (option.repeat == Repeat::allowed) value = fmt::format("[{}]", value);
+    return fmt::format("for example {} = {}", key.name, value);
+  }
+
+  std::string_view name_;
+  std::span<const VerbSpec* const> verbs_;
+  Config config_;
+};
+
+}  // namespace
+
+std::vector<DefaultValue> Config::defaults_of(std::string_view verb) const {
+  const auto found = defaults.find(verb);
+  return found == defaults.end() ? std::vector<DefaultValue>{} : found->second;
+}
+
+Config parse_config(std::string_view text, std::string_view name,
+                    std::span<const VerbSpec* const> verbs) {
+  return Reader(name, verbs).read(parse_toml(text, name));
+}
+
+Config load_config(const ParsedLine& line, const HostVariable& host_variable,
+                   std::span<const VerbSpec* const> verbs) {
+  const auto file = name_file(line, host_variable);
+  if (!file) return {};
+  const auto text = read_file(*file);
+  if (!text) return {};
+  return parse_config(*text, escape_for_display(file->path, 4096), verbs);
+}
+
+void read_line(const ParsedLine& line, const std::function<void(const ParsedLine&)>& read) {
+  try {
+    read(line);
+  } catch (const InvalidArgument& refused) {
+    // To blame is the default without which this refusal does not come.
+    for (std::size_t at = 0; at < line.defaults().size(); ++at) {
+      try {
+        read(line.without_default(at));
+      } catch (const InvalidArgument& other) {
+        if (other.message() == refused.message()) continue;
+      }
+      throw ConfigInvalid(fmt::format("{}: {}", line.defaults()[at].where, refused.message()),
+                          refused.hint());
+    }
+    throw;
+  }
+}
+
+}  // namespace casemate::app

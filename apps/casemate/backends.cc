@@ -98,6 +98,8 @@ constexpr VerbSpec kBackendsVerb = {
     .summary = "list the backends known here: whether they work, and what they claim",
     .notes = "Exit status: 0, also when none is available.",
     .options = kOptions,
+    .operands = ValueForm::text,
+    .offered_operands = {},
 };
 
 int backends(const ParsedLine& line, const Config& config) {

@@ -17,6 +17,9 @@ struct VerbSpec {
   // A few paragraphs after the options; may be empty.
   std::string_view notes;
   std::span<const OptionSpec> options;
+  // What words that are no options are, and those that are known, for completing them.
+  ValueForm operands = ValueForm::text;
+  std::span<const std::string_view> offered_operands = {};
 };
 
 // Every option with its default and an example.

@@ -32,7 +32,8 @@ struct Verb {
   int (*run)(const ParsedLine& line, const Config& config);
 };
 
-constexpr std::array kVerbs = {Verb{&kRunVerb, run}, Verb{&kBackendsVerb, backends}};
+constexpr std::array kVerbs = {Verb{&kRunVerb, run}, Verb{&kBackendsVerb, backends},
+                               Verb{&kCompletionVerb, completion}};
 
 const Verb& find_verb(std::string_view name) {
   const bool option = name.starts_with('-');
@@ -45,13 +46,6 @@ const Verb& find_verb(std::string_view name) {
   throw InvalidArgument(
       fmt::format("unknown {} '{}'", option ? "option" : "verb", escape_for_display(name)),
       fmt::format("the nearest is {}", nearest(name, names)));
-}
-
-std::vector<const VerbSpec*> verb_specs() {
-  std::vector<const VerbSpec*> specs;
-  specs.reserve(kVerbs.size());
-  for (const Verb& verb : kVerbs) specs.push_back(verb.spec);
-  return specs;
 }
 
 bool reads_config(const VerbSpec& verb) {
@@ -69,7 +63,7 @@ int run_verb(const Verb& verb, Words words, OutputFormat& format) {
   }
   Config config;
   if (reads_config(*verb.spec)) {
-    config = load_config(line, host_variable, verb_specs());
+    config = load_config(line, host_variable, all_verbs());
     line.set_defaults(config.defaults_of(verb.spec->name), options);
     if (line.has("--json")) format = OutputFormat::json;
   }
@@ -81,7 +75,7 @@ int run_line(Words words) {
   try {
     const std::string_view first = words.empty() ? "--help" : words[0];
     if (first == "--help" || first == "-h") {
-      write_all(1, overview(verb_specs()));
+      write_all(1, overview(all_verbs()));
       return 0;
     }
     if (first == "--version") {
@@ -97,6 +91,13 @@ int run_line(Words words) {
 }
 
 }  // namespace
+
+std::vector<const VerbSpec*> all_verbs() {
+  std::vector<const VerbSpec*> specs;
+  specs.reserve(kVerbs.size());
+  for (const Verb& verb : kVerbs) specs.push_back(verb.spec);
+  return specs;
+}
 
 }  // namespace casemate::app
 

@@ -267,6 +267,8 @@ constexpr VerbSpec kRunVerb = {
         "CASEMATE_STATE_DIR in the environment names the directory that holds sandboxes\n"
         "(default: /run/casemate).",
     .options = kOptions,
+    .operands = ValueForm::path,
+    .offered_operands = {},
 };
 
 RunOptions read_run_options(const ParsedLine& line, const HostVariable& host_variable) {

@@ -4,6 +4,8 @@
 // defaults of casemate.toml, and returns the exit status; refusals are thrown and reported by
 // main().
 
+#include <vector>
+
 #include "apps/casemate/config.h"
 #include "apps/casemate/help.h"
 #include "apps/casemate/option_parser.h"
@@ -15,5 +17,11 @@ int run(const ParsedLine& line, const Config& config);
 
 extern const VerbSpec kBackendsVerb;
 int backends(const ParsedLine& line, const Config& config);
+
+extern const VerbSpec kCompletionVerb;
+int completion(const ParsedLine& line, const Config& config);
+
+// Every verb of this program, in the order of the overview.
+std::vector<const VerbSpec*> all_verbs();
 
 }  // namespace casemate::app

@@ -1,0 +1,98 @@
+#include "apps/casemate/host_command_child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <initializer_list>
+
+namespace casemate::app {
+
+namespace {
+
+// As a shell says "found, cannot be run" and "not found".
+constexpr int kCannotStart = 126;
+constexpr int kNoShell = 127;
+
+void mask_signals(bool all) noexcept {
+  sigset_t signals;
+  all ? ::sigfillset(&signals) : ::sigemptyset(&signals);
+  ::sigprocmask(SIG_SETMASK, &signals, nullptr);
+}
+
+// Makes the descriptors 0 to 3 of the guardian and leaves it no other.
+bool place_descriptors(const HostCommandSetting& setting) noexcept {
+  std::array<int, 4> from = {setting.input, setting.output, setting.errors, setting.host};
+  // Above the places that are about to be taken, so that none is closed before it was copied.
+  for (int& fd : from) fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 10);
+  for (int to = 0; to < 4; ++to) {
+    if (from[static_cast<std::size_t>(to)] < 0) return false;
+    if (::dup2(from[static_cast<std::size_t>(to)], to) < 0) return false;
+  }
+  return ::syscall(SYS_close_range, 4U, UINT_MAX, 0U) == 0;
+}
+
+[[noreturn]] void become_command(const char* command) noexcept {
+  ::setpgid(0, 0);
+  // Should somebody kill the guardian, its command does not go on unguarded.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::close(3);
+  // The host ignores it, and an ignored signal stays so over an exec.
+  ::signal(SIGPIPE, SIG_DFL);
+  mask_signals(false);
+  ::execl("/bin/sh", "sh", "-c", command, static_cast<char*>(nullptr));
+  ::_exit(kNoShell);
+}
+
+// Until the command has ended or the host's end of the pipe has closed.
+void wait_for_either(pid_t command) noexcept {
+  const int process = static_cast<int>(::syscall(SYS_pidfd_open, command, 0U));
+  std::array<pollfd, 2> entries = {pollfd{3, POLLIN, 0}, pollfd{process, POLLIN, 0}};
+  while (::poll(entries.data(), entries.size(), -1) < 0 && errno == EINTR) {
+  }
+  ::close(process);
+}
+
+// Kills what is left of the group and reaps all of it; the command's own exit status.
+int end_group(pid_t command) noexcept {
+  // The command is not reaped yet, so the group's number is nobody else's.
+  ::kill(-command, SIGKILL);
+  int status = kCannotStart;
+  for (;;) {
+    siginfo_t ended = {};
+    if (::waitid(P_PGID, static_cast<id_t>(command), &ended, WEXITED) != 0) {
+      if (errno == EINTR) continue;
+      return status;  // no child of that group is left
+    }
+    if (ended.si_pid != command) continue;
+    status = ended.si_code == CLD_EXITED ? ended.si_status : 128 + ended.si_status;
+  }
+}
+
+}  // namespace
+
+void guard_host_command(const HostCommandSetting& setting) noexcept {
+  // What is sent to the host's group is not for the guardian: it has the command's end to see to.
+  mask_signals(true);
+  ::setpgid(0, 0);
+  // Orphans of the command come here, to be reaped.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  if (!place_descriptors(setting)) ::_exit(kCannotStart);
+  const pid_t command = ::_Fork();
+  if (command < 0) ::_exit(kCannotStart);
+  if (command == 0) become_command(setting.command);
+  // Also here, so that the group is there before anybody could want to kill it.
+  ::setpgid(command, command);
+  for (const int fd : {0, 1, 2}) ::close(fd);
+  wait_for_either(command);
+  ::_exit(end_group(command));
+}
+
+}  // namespace casemate::app

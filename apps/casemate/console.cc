@@ -41,7 +41,9 @@ void prepare_standard_streams() {
     const int opened = ::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
     if (opened >= 0 && opened != fd) ::close(opened);
   }
+  // A write that cannot be done is then one that fails, and is reported.
   static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
+  static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
 }
 
 void write_all(int fd, std::string_view bytes) {

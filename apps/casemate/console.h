@@ -32,7 +32,7 @@ class OutputClosed : public std::exception {
 using OutputFailed = Refusal<"OutputFailed">;
 
 // Makes descriptors 0 to 2 open ones, so that nothing opened later becomes a standard stream, and
-// SIGPIPE an error. What was closed stays closed to the eye: reading gives the end, writing fails.
+// SIGPIPE and SIGXFSZ errors. What was closed stays closed to the eye: reading gives the end, writing fails.
 void prepare_standard_streams();
 
 // Writes everything, whatever the descriptor's flags. Throws `OutputClosed`, `OutputFailed`.

@@ -91,7 +91,8 @@ struct FileSystemSinkOptions {
 //  - `SandboxLandingExists`: something has the name, or a file stands where a directory is needed.
 //    With `Overwrite::yes` files and links are replaced (a link itself, never its target);
 //    directories and what stands in a directory's place still are not;
-//  - `SandboxFileError` with the host's errno for the rest (ENOSPC: the disk is full).
+//  - `SandboxFileError` with the host's errno for the rest (ENOSPC: the disk is full; EFBIG: over
+//    the process's RLIMIT_FSIZE, which kills a process that does not ignore SIGXFSZ).
 // May be used from several threads. Does not protect against another process of the host's own
 // user that rewrites the destination after it landed.
 class FileSystemSink final : public OutputSink {

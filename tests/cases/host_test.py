@@ -48,6 +48,22 @@ class Inherited(Case):
         self.assertEqual((result.status, result.err), (0, ""), result)
         self.assertIn("policy 0\n", result.text)
 
+    def test_a_limit_on_file_sizes_is_told_and_never_kills(self):
+        def limit_to(size):
+            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+
+        self.assertRefused(self.run_argv(self.argv(program="print(1)"), preexec_fn=limit_to(1024)),
+                           "SandboxUnavailable", "File too large", "ulimit -f")
+        # Enough for what we start, too little for our output and for what lands.
+        program = "print('x' * 17000000); open('big', 'w').write('x' * 17000000)"
+        with open(self.dir / "stdout", "wb") as stdout:
+            self.assertRefused(self.run_argv(self.argv(program=program), preexec_fn=limit_to(16 * MIB), stdout=stdout),
+                               "OutputFailed", "File too large")
+        landing = self.argv("--output", "big", "--out-dir", self.out, "--files-out-limit", "32M,32M,1", program=program)
+        self.assertRefused(self.run_argv(landing, preexec_fn=limit_to(16 * MIB)), "SandboxFileError", "File too large")
+        self.assertNothingLanded()
+
     def test_a_stack_of_64_kibibytes_is_enough(self):
         def lower():
             resource.setrlimit(resource.RLIMIT_STACK, (64 * 1024, resource.getrlimit(resource.RLIMIT_STACK)[1]))

@@ -122,6 +122,15 @@ std::string hint_for(const guest::KeeperAnswer& answer) {
   return "";
 }
 
+std::string start_hint(const std::system_error& error) {
+  if (access("/proc/self/fd", F_OK) != 0) {
+    return "/proc has no entry for this process: mount one of its own pid namespace "
+           "(unshare --mount-proc)";
+  }
+  return error.code().value() == EFBIG ? "raise this process's limit on file sizes (ulimit -f)"
+                                       : "";
+}
+
 }  // namespace
 
 std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const int> descriptors,
@@ -200,12 +209,8 @@ void KeeperClient::start_if_needed() {
     socket_ = std::move(ours);
     owner_ = getpid();
   } catch (const std::system_error& error) {
-    throw SandboxUnavailable(
-        fmt::format("the keeper of sandboxes did not start: {}", error.what()),
-        access("/proc/self/fd", F_OK) == 0
-            ? ""
-            : "/proc has no entry for this process: mount one of its own pid namespace "
-              "(unshare --mount-proc)");
+    throw SandboxUnavailable(fmt::format("the keeper of sandboxes did not start: {}", error.what()),
+                             start_hint(error));
   }
 }
 

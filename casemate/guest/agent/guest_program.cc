@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string_view>
 
 #include "casemate/base/digest.h"
@@ -28,6 +30,11 @@ sys::UniqueFd make_guest_program_file() {
   sys::UniqueFd file(memfd_create("casemate-guest", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) sys::throw_errno("making a memory file");
   std::span<const char> rest = guest_program();
+  // Found out by trying, it would be a signal that ends the application.
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < rest.size()) {
+    sys::throw_error(EFBIG, "filling a memory file");
+  }
   while (!rest.empty()) {
     const ssize_t count = write(file.get(), rest.data(), rest.size());
     if (count < 0) sys::throw_errno("filling a memory file");

@@ -152,7 +152,7 @@ class Sandbox : public GuestFiles {
   virtual SandboxInfo info() const = 0;
 
   // Opens a scope. Throws `SandboxUnavailable`, `SandboxTimeout`, `SandboxCancelled`,
-  // `InvalidArgument` for an id that is not 12 hex digits.
+  // `InvalidArgument` for an id that is not 12 hex digits or that an open call has.
   virtual std::unique_ptr<Call> open_call(const CallProfile& profile,
                                           const CallControl& control) = 0;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <exception>
 #include <system_error>
 #include <utility>
@@ -42,6 +43,10 @@ AgentCall::AgentCall(std::string id, sys::UniqueFd control_stream,
       write_log(parts_->log, LogLevel::warning,
                 fmt::format("sandbox {}: opening a call failed: {}", parts_->info.id,
                             escape_for_display(failure.text)));
+      if (failure.error == EEXIST) {
+        throw InvalidArgument(fmt::format("call {} is open", id_),
+                              "leave the id empty for a new one");
+      }
       throw SandboxUnavailable(fmt::format("the sandbox could not open call {}: {}", id_,
                                            std::generic_category().message(failure.error)));
     }

@@ -121,6 +121,13 @@ TEST_F(LinuxLifecycle, DifferentKeysAndKindsNeverShare) {
   EXPECT_EQ(backend().dispose_scope("a", "b"), 1);
 }
 
+TEST_F(LinuxLifecycle, ADisposalCountsWhatOnlyTheTableStillHeld) {
+  for (int round = 0; round < 30; ++round) {
+    acquire(key(), spec());
+    ASSERT_EQ(backend().dispose_scope("scope", "thread"), 1) << round;
+  }
+}
+
 // LC-02
 TEST_F(LinuxLifecycle, EightThreadsAndFourProcessesGetOneSandbox) {
   std::vector<std::unique_ptr<OtherProcess>> others;

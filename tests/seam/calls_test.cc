@@ -98,7 +98,18 @@ TEST_P(Calls, ACallIdIsTwelveHexDigitsAndUsedOnce) {
   }
   const std::unique_ptr<Call> named = sandbox().open_call({"0123456789ab"}, {});
   EXPECT_EQ(named->directory(), sandbox().info().work_dir + "/0123456789ab");
-  EXPECT_THROW(sandbox().open_call({"0123456789ab"}, {}), SandboxUnavailable);
+}
+
+TEST_P(Calls, AnIdThatIsOpenIsRefusedAndItsCallLivesOn) {
+  const std::unique_ptr<Call> first = sandbox().open_call({"0123456789ab"}, {});
+  first->write_file("f", std::string_view("kept"), first->directory() + "/work", {});
+  expect_refusal<InvalidArgument>([&] { sandbox().open_call({"0123456789ab"}, {}); },
+                                  "0123456789ab is open");
+  const ExecResult result =
+      first->exec(shell("cat f; exec python3 -c 'print(len(bytes(1 << 20)))'"), {});
+  EXPECT_EQ(result.stdout, "kept1048576\n");
+  EXPECT_TRUE(first->close());
+  EXPECT_TRUE(sandbox().open_call({"0123456789ab"}, {})->close());
 }
 
 TEST_P(Calls, TheSandboxsOwnMethodsAreACallThatLastsOneRequest) {

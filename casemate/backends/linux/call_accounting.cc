@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "casemate/base/digest.h"
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/cgroup.h"
@@ -36,7 +37,9 @@ LinuxCallAccounting::LinuxCallAccounting(ControlGroupLayout layout, std::string 
                                          std::shared_ptr<const sys::UniqueFd> directory)
     : layout_(std::move(layout)),
       id_(std::move(id)),
-      call_(std::move(call)),
+      // Not the id alone: groups are made before the sandbox can refuse an id that is open, and
+      // they must not be those of the call that has it.
+      call_(std::move(call) + "-" + random_hex(4)),
       directory_(std::move(directory)),
       busy_(mark_busy(directory_->get())),
       owner_(getpid()) {

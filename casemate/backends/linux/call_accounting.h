@@ -33,6 +33,7 @@ class LinuxCallAccounting final : public guest::CallAccounting {
  private:
   ControlGroupLayout layout_;
   std::string id_;
+  // What its groups are called by.
   std::string call_;
   std::shared_ptr<const sys::UniqueFd> directory_;
   std::vector<sys::UniqueFd> members_;

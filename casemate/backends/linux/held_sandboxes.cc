@@ -20,10 +20,14 @@ void HeldSandboxes::put(const std::string& digest, std::shared_ptr<const HeldSan
   by_digest_.insert_or_assign(digest, std::move(sandbox));
 }
 
-void HeldSandboxes::forget(const std::string& digest, const std::string& id) {
+std::shared_ptr<const HeldSandbox> HeldSandboxes::take(const std::string& digest,
+                                                       const std::string& id) {
   const std::lock_guard lock(mutex_);
   const auto found = by_digest_.find(digest);
-  if (found != by_digest_.end() && found->second->record.id == id) by_digest_.erase(found);
+  if (found == by_digest_.end() || found->second->record.id != id) return nullptr;
+  std::shared_ptr<const HeldSandbox> taken = std::move(found->second);
+  by_digest_.erase(found);
+  return taken;
 }
 
 void HeldSandboxes::drop_dead() {

@@ -33,8 +33,9 @@ class HeldSandboxes {
   // Replaces what is there.
   void put(const std::string& digest, std::shared_ptr<const HeldSandbox> sandbox);
 
-  // Forgets the entry if it is the sandbox of that id.
-  void forget(const std::string& digest, const std::string& id);
+  // Takes the entry out if it is the sandbox of that id, else null. As long as the caller keeps it,
+  // the lease does not end the sandbox.
+  std::shared_ptr<const HeldSandbox> take(const std::string& digest, const std::string& id);
 
   // Forgets every dead one: disposed by another process, or killed.
   void drop_dead();

@@ -383,7 +383,9 @@ int LinuxBackend::Impl::dispose_where(const std::function<bool(const Record&)>& 
 // Under the key's lock. Returns whether it lived.
 bool LinuxBackend::Impl::discard(const std::string& digest, const std::string& id) {
   const StateDirectory& found = state();
-  held_.forget(digest, id);
+  // Until the end: given back before, the last lease would end the sandbox by itself, and it would
+  // not count as ended here.
+  const std::shared_ptr<const HeldSandbox> held = held_.take(digest, id);
   if (renameat(found.sandboxes(), digest.c_str(), found.trash(), id.c_str()) < 0) {
     if (errno == ENOENT) return false;
     // A directory that an earlier discard left under this id: it goes under another name.

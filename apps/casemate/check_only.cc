@@ -26,6 +26,7 @@ class StartsNothing final : public SandboxBackend {
   }
   int dispose(const SandboxKey&) noexcept override { return 0; }
   int dispose_scope(std::string_view, std::string_view) noexcept override { return 0; }
+  bool dispose_id(std::string_view) noexcept override { return false; }
 
  private:
   std::shared_ptr<SandboxBackend> backend_;

@@ -19,6 +19,4 @@ std::shared_ptr<Sandbox> SandboxBackend::attach(const SandboxKey& /*key*/, std::
       "acquire one instead");
 }
 
-bool SandboxBackend::dispose_id(std::string_view /*id*/) noexcept { return false; }
-
 }  // namespace casemate

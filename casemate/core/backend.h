@@ -72,6 +72,11 @@ class SandboxBackend {
   // Ends every sandbox of the conversation, whoever made it. Never throws. Returns how many.
   virtual int dispose_scope(std::string_view scope, std::string_view thread_id) noexcept = 0;
 
+  // Ends the one sandbox of that id (`SandboxInfo::id`), busy or not, and no other of its key; true
+  // when it lived. Never throws; failures are logged. An id is never used twice. Without a default,
+  // because it is how a sandbox goes in which the end of a call could not be shown.
+  virtual bool dispose_id(std::string_view id) noexcept = 0;
+
   // -- Administration, with working defaults -----------------------------------------------------
 
   // Tries whether it can work here. May start something small and take a moment.
@@ -82,8 +87,6 @@ class SandboxBackend {
   // `NoSuchSandbox`.
   virtual std::shared_ptr<Sandbox> attach(const SandboxKey& key, std::string_view kind,
                                           const CallControl& control);
-  // Ends one by id; false when there is none. Never throws. Default: false.
-  virtual bool dispose_id(std::string_view id) noexcept;
 };
 
 }  // namespace casemate

@@ -59,6 +59,7 @@ class ShiftingBackend final : public SandboxBackend {
   }
   int dispose(const SandboxKey&) noexcept override { return 0; }
   int dispose_scope(std::string_view, std::string_view) noexcept override { return 0; }
+  bool dispose_id(std::string_view) noexcept override { return false; }
   BackendProbe probe() override {
     ++probes;
     return on_probe();

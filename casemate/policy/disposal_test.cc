@@ -32,6 +32,18 @@ TEST(Disposal, OfAKeyAsksEveryRegisteredBackend) {
   EXPECT_EQ(SandboxRouter({}).dispose(a_key()), 0);
 }
 
+TEST(Disposal, OfAnIdEndsThatSandboxInWhicheverBackendItIs) {
+  const Two two;
+  SandboxSpec another = plain_spec();
+  another.kind = "another";
+  two.other->acquire(a_key(), plain_spec(), {});
+  two.other->acquire(a_key(), another, {});
+  EXPECT_TRUE(two.router.dispose_id(identity_digest(a_key(), "codeact")));
+  EXPECT_FALSE(two.router.dispose_id(identity_digest(a_key(), "codeact")));
+  EXPECT_TRUE(two.router.dispose_id(identity_digest(a_key(), "another"))) << "it lived on";
+  EXPECT_FALSE(SandboxRouter({}).dispose_id("00"));
+}
+
 TEST(Disposal, OfAScopeAsksEveryRegisteredBackendAndSumsTheCounts) {
   const Two two;
   EXPECT_EQ(two.router.dispose_scope("tenant", "7"), 3);

@@ -243,6 +243,11 @@ int SandboxRouter::dispose_scope(std::string_view scope,
   return disposed;
 }
 
+bool SandboxRouter::dispose_id(std::string_view id) const noexcept {
+  return std::ranges::any_of(state_->backends,
+                             [&](const auto& backend) { return backend->dispose_id(id); });
+}
+
 SandboxScope SandboxRouter::scope(std::string scope, std::string thread_id) const {
   return SandboxScope([router = *this, scope = std::move(scope), thread_id = std::move(thread_id)] {
     return router.dispose_scope(scope, thread_id);

@@ -113,6 +113,9 @@ class SandboxRouter {
   // Ends every sandbox of the conversation in every registered backend. Returns how many ended.
   int dispose_scope(std::string_view scope, std::string_view thread_id) const noexcept;
 
+  // Ends the one sandbox of that id, whichever registered backend has it. Returns whether it lived.
+  bool dispose_id(std::string_view id) const noexcept;
+
   // A guard that runs `dispose_scope` when it goes. It keeps what it needs of this router alive.
   SandboxScope scope(std::string scope, std::string thread_id) const;
 

@@ -15,6 +15,8 @@ GuestCall::GuestCall(const SandboxRouter& router, std::shared_ptr<Sandbox> sandb
       sandbox_(std::move(sandbox)),
       call_(std::move(call)),
       key_(key),
+      // Now, because the handle may serve another sandbox or none when the call closes.
+      sandbox_id_(sandbox_->info().id),
       owner_(std::move(owner)) {}
 
 GuestCall::GuestCall(GuestCall&& other) noexcept = default;
@@ -32,28 +34,28 @@ GuestCall GuestCall::open_on(const SandboxRouter& router, std::shared_ptr<Sandbo
   return {router, std::move(sandbox), std::move(call), key, std::move(owner)};
 }
 
-std::optional<int> GuestCall::end() noexcept {
+std::optional<bool> GuestCall::end() noexcept {
   // `call_` is null in a moved-from value: what it held is somebody else's to close. So is, in a
   // forked child, what the parent opened.
   if (closed_ || call_ == nullptr || !owner_process_.is_current()) return std::nullopt;
   closed_ = true;
   known_ = call_->close();
   if (known_) return std::nullopt;
-  return router_.dispose(key_);
+  return router_.dispose_id(sandbox_id_);
 }
 
 bool GuestCall::close() noexcept {
-  if (const auto disposed = end()) report(*disposed);
+  if (const auto lived = end()) report(*lived);
   return known_;
 }
 
 void GuestCall::abandon() noexcept { end(); }
 
-void GuestCall::report(int disposed) noexcept {
+void GuestCall::report(bool lived) noexcept {
   try {
-    const std::string reason = fmt::format(
-        "the end of everything in the call could not be shown; sandboxes of its key disposed: {}",
-        disposed);
+    const std::string reason =
+        fmt::format("the end of everything in the call could not be shown; its sandbox {} {}",
+                    escape_for_display(sandbox_id_), lived ? "was disposed" : "was gone already");
     write_log(owner_.log, LogLevel::error,
               fmt::format("{}: {}: {}", escape_for_display(owner_.tool),
                           escape_for_display(call_->directory()), reason));

@@ -31,10 +31,10 @@ using ReclaimCallback = std::function<void(const ReclaimFailure&)>;
 // A sandbox and one call open on it: the only road by which `tool/` and the kinds hold guest state.
 //
 // Closing (or destroying) it closes the call. Where the call cannot say that everything of it is
-// gone, every sandbox under the key is disposed, so that nothing of it meets a later call, and the
-// failure is logged and reported once. In a forked child of the process that opened it, it does
-// nothing. Move-only; one thread at a time may open and close it, its
-// `Call` is as free as any.
+// gone, its sandbox is disposed, so that nothing of it meets a later call, and the failure is
+// logged and reported once; other sandboxes of the key, also one that took its place meanwhile, are
+// left alone. In a forked child of the process that opened it, it does nothing. Move-only; one
+// thread at a time may open and close it, its `Call` is as free as any.
 class GuestCall {
  public:
   // For reports: who runs it, and who wants to know.
@@ -74,15 +74,16 @@ class GuestCall {
  private:
   GuestCall(const SandboxRouter& router, std::shared_ptr<Sandbox> sandbox,
             std::unique_ptr<Call> call, const SandboxKey& key, Owner owner);
-  // Closes, and disposes where that is needed. Returns how many were disposed, or nothing when the
-  // end is known or was dealt with before.
-  std::optional<int> end() noexcept;
-  void report(int disposed) noexcept;
+  // Closes, and disposes where that is needed. Returns whether the sandbox still lived then, or
+  // nothing when the end is known or was dealt with before.
+  std::optional<bool> end() noexcept;
+  void report(bool lived) noexcept;
 
   SandboxRouter router_;
   std::shared_ptr<Sandbox> sandbox_;
   std::unique_ptr<Call> call_;
   SandboxKey key_;
+  std::string sandbox_id_;
   Owner owner_;
   sys::OwnerProcess owner_process_;
   bool closed_ = false;

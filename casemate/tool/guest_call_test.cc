@@ -42,7 +42,7 @@ TEST(GuestCall, ClosesItsCallAndLeavesTheSandboxWarm) {
     EXPECT_FALSE(wired.sandbox->calls().at(0).closed);
   }
   EXPECT_TRUE(wired.sandbox->calls().at(0).closed);
-  EXPECT_TRUE(wired.backend->disposed().empty());
+  EXPECT_TRUE(wired.backend->disposed_ids().empty());
   EXPECT_TRUE(reports.failures.empty());
 }
 
@@ -55,13 +55,13 @@ TEST(GuestCall, DisposesTheSandboxAndReportsOnceWhenTheEndIsNotKnown) {
     EXPECT_FALSE(call.close());
     call.abandon();
   }
-  EXPECT_EQ(wired.backend->disposed(), std::vector{kKey});
+  EXPECT_EQ(wired.backend->disposed_ids(), std::vector{identity_digest(kKey, "test")});
   ASSERT_EQ(reports.failures.size(), 1U);
   const ReclaimFailure& failure = reports.failures.front();
   EXPECT_EQ(failure.tool, "a tool");
   EXPECT_EQ(failure.key, kKey);
   EXPECT_EQ(failure.path, wired.sandbox->calls().at(0).directory);
-  EXPECT_NE(failure.reason.find("disposed: 1"), std::string::npos);
+  EXPECT_NE(failure.reason.find("was disposed"), std::string::npos) << failure.reason;
   EXPECT_NE(reports.lines.text().find("error: a tool: /workspace/"), std::string::npos);
 }
 
@@ -69,8 +69,34 @@ TEST(GuestCall, TellsNobodyOfAnAbandonedCallButDisposesAllTheSame) {
   const Wired wired({.close_is_known = false});
   Reports reports;
   GuestCall::open(wired.router, kKey, plain_spec(), {}, reports.owner()).abandon();
-  EXPECT_EQ(wired.backend->disposed().size(), 1U);
+  EXPECT_EQ(wired.backend->disposed_ids().size(), 1U);
   EXPECT_TRUE(reports.failures.empty());
+}
+
+TEST(GuestCall, LeavesASandboxOfAnotherKindUnderItsKeyAlone) {
+  // LC-02
+  const Wired wired({.close_is_known = false});
+  Reports reports;
+  SandboxSpec other = plain_spec();
+  other.kind = "another";
+  GuestCall call = GuestCall::open(wired.router, kKey, plain_spec(), {}, reports.owner());
+  wired.router.acquire(kKey, other, {});
+  EXPECT_FALSE(call.close());
+  EXPECT_TRUE(wired.backend->disposed().empty()) << "that would end both";
+  wired.router.acquire(kKey, other, {});
+  EXPECT_TRUE(wired.sandbox->info().reused);
+  wired.router.acquire(kKey, plain_spec(), {});
+  EXPECT_FALSE(wired.sandbox->info().reused);
+}
+
+TEST(GuestCall, SaysWhenTheSandboxWasGoneAlready) {
+  const Wired wired({.close_is_known = false});
+  Reports reports;
+  GuestCall call = GuestCall::open(wired.router, kKey, plain_spec(), {}, reports.owner());
+  wired.router.dispose(kKey);
+  EXPECT_FALSE(call.close());
+  ASSERT_EQ(reports.failures.size(), 1U);
+  EXPECT_NE(reports.failures[0].reason.find("gone already"), std::string::npos);
 }
 
 TEST(GuestCall, IsClosedOnceAfterAMove) {
@@ -116,7 +142,7 @@ TEST(GuestCall, DoesNothingInAForkedChildOfTheHost) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     call.reset();
-    _exit(wired.backend->disposed().empty() && reports.failures.empty() ? 0 : 1);
+    _exit(wired.backend->disposed_ids().empty() && reports.failures.empty() ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -540,6 +540,20 @@ TEST_F(LinuxLifecycle, ListAttachAndDisposeById) {
   EXPECT_TRUE(backend().list().empty());
 }
 
+TEST_F(LinuxLifecycle, DisposingByIdLeavesTheSuccessorAndOtherKindsAlone) {
+  // LC-02
+  const std::string first = acquire(key(), spec())->info().id;
+  SandboxSpec other = spec();
+  other.kind = "another";
+  const auto another = acquire(key(), other);
+  EXPECT_TRUE(backend().dispose_id(first));
+  const auto successor = acquire(key(), spec());
+  EXPECT_FALSE(backend().dispose_id(first));
+  EXPECT_FALSE(another_backend()->dispose_id(first));
+  EXPECT_EQ(successor->exec(shell("echo alive"), {}).stdout, "alive\n");
+  EXPECT_EQ(another->exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
 TEST_F(LinuxLifecycle, WhatADeadCreatorLeftIsSweptAndWhatIsNotOursStays) {
   acquire(key(), spec());
   backend().dispose(key());

@@ -59,6 +59,14 @@ int InProcessSandboxBackend::dispose_scope(std::string_view scope,
   return options_.purge_count;
 }
 
+bool InProcessSandboxBackend::dispose_id(std::string_view id) noexcept {
+  const std::lock_guard lock(mutex_);
+  disposed_ids_.emplace_back(id);
+  return std::erase_if(live_, [&](const auto& each) {
+           return identity_digest(each.first, each.second) == id;
+         }) > 0;
+}
+
 BackendProbe InProcessSandboxBackend::probe() {
   const std::lock_guard lock(mutex_);
   ++probes_;
@@ -78,6 +86,11 @@ std::vector<SandboxSpec> InProcessSandboxBackend::specs() const {
 std::vector<SandboxKey> InProcessSandboxBackend::disposed() const {
   const std::lock_guard lock(mutex_);
   return disposed_;
+}
+
+std::vector<std::string> InProcessSandboxBackend::disposed_ids() const {
+  const std::lock_guard lock(mutex_);
+  return disposed_ids_;
 }
 
 std::vector<std::pair<std::string, std::string>> InProcessSandboxBackend::purged() const {

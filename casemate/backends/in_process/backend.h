@@ -48,6 +48,8 @@ class InProcessSandboxBackend final : public SandboxBackend {
                                    const CallControl& control) override;
   int dispose(const SandboxKey& key) noexcept override;
   int dispose_scope(std::string_view scope, std::string_view thread_id) noexcept override;
+  // True when a sandbox with that id was acquired and not disposed since.
+  bool dispose_id(std::string_view id) noexcept override;
   BackendProbe probe() override;
 
   const std::shared_ptr<InProcessSandbox>& sandbox() const noexcept { return sandbox_; }
@@ -56,6 +58,7 @@ class InProcessSandboxBackend final : public SandboxBackend {
   std::vector<SandboxKey> keys() const;
   std::vector<SandboxSpec> specs() const;
   std::vector<SandboxKey> disposed() const;
+  std::vector<std::string> disposed_ids() const;
   // Scope and thread.
   std::vector<std::pair<std::string, std::string>> purged() const;
   int probes() const;
@@ -67,6 +70,7 @@ class InProcessSandboxBackend final : public SandboxBackend {
   std::vector<SandboxKey> keys_;
   std::vector<SandboxSpec> specs_;
   std::vector<SandboxKey> disposed_;
+  std::vector<std::string> disposed_ids_;
   std::vector<std::pair<std::string, std::string>> purged_;
   int probes_ = 0;
   // Key and kind of what was acquired and not disposed since.

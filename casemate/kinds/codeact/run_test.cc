@@ -449,7 +449,7 @@ TEST(RunCodeact, DisposesADeadSandboxQuietly) {
   options.close_is_known = false;
   Scripted scripted([](const Program&) { return exited(); }, {}, options);
   scripted.run(code());
-  EXPECT_EQ(scripted.backend->disposed().size(), 2U) << "the dead one, and the one that ran";
+  EXPECT_EQ(scripted.backend->disposed_ids().size(), 2U) << "the dead one, and the one that ran";
   EXPECT_EQ(scripted.failures.size(), 1U) << "nobody is told of the dead one";
 }
 
@@ -516,7 +516,7 @@ TEST(RunCodeact, ClosesItsCallAndKeepsTheSandbox) {
   Scripted scripted;
   scripted.run(code());
   EXPECT_TRUE(scripted.sandbox->calls().at(0).closed);
-  EXPECT_TRUE(scripted.backend->disposed().empty());
+  EXPECT_TRUE(scripted.backend->disposed_ids().empty());
   EXPECT_TRUE(scripted.failures.empty());
 }
 
@@ -524,7 +524,8 @@ TEST(RunCodeact, DisposesASandboxWhoseCallMayLiveOn) {
   Scripted scripted([](const Program&) { return exited(0, "text"); }, {},
                     {.close_is_known = false});
   EXPECT_EQ(scripted.run(code()).result.stdout, "text");
-  EXPECT_EQ(scripted.backend->disposed(), std::vector{scripted.key});
+  EXPECT_EQ(scripted.backend->disposed_ids(),
+            std::vector{identity_digest(scripted.key, kCodeactKind)});
   EXPECT_EQ(scripted.failures.size(), 1U);
 }
 

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -32,6 +34,30 @@ std::string one_line(std::string_view text) {
   return line + '\n';
 }
 
+// How far the lines of our output are: what the process's descriptors are, this is of the process.
+// Any thread may write, and each write says what it left behind.
+std::array<std::atomic<bool>, 3> unfinished_line{};
+std::atomic<int> last_written = STDERR_FILENO;
+
+void note_how_it_ended(int fd, char last) {
+  if (fd != STDOUT_FILENO && fd != STDERR_FILENO) return;
+  unfinished_line[static_cast<std::size_t>(fd)] = last != '\n';
+  last_written = fd;
+}
+
+// A terminal, or `2>&1`.
+bool streams_are_one() {
+  struct stat out = {};
+  struct stat err = {};
+  return ::fstat(STDOUT_FILENO, &out) == 0 && ::fstat(STDERR_FILENO, &err) == 0 &&
+         out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
+
+bool standard_error_is_within_a_line() {
+  const int fd = streams_are_one() ? last_written.load() : STDERR_FILENO;
+  return unfinished_line[static_cast<std::size_t>(fd)];
+}
+
 }  // namespace
 
 void prepare_standard_streams() {
@@ -50,6 +76,7 @@ void write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written >= 0) {
+      if (written > 0) note_how_it_ended(fd, bytes[static_cast<std::size_t>(written) - 1]);
       bytes.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno == EAGAIN) {
       // Somebody shares the open file description and made it non-blocking.
@@ -154,7 +181,7 @@ void say_error(std::string_view code, std::string_view message, std::string_view
 
 void say_line(std::string_view text) noexcept {
   try {
-    write_all(2, one_line(text));
+    write_all(STDERR_FILENO, (standard_error_is_within_a_line() ? "\n" : "") + one_line(text));
   } catch (const std::exception&) {
     // Nobody reads standard error any more; the exit status still tells.
   }

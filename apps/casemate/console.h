@@ -32,7 +32,8 @@ class OutputClosed : public std::exception {
 using OutputFailed = Refusal<"OutputFailed">;
 
 // Makes descriptors 0 to 2 open ones, so that nothing opened later becomes a standard stream, and
-// SIGPIPE and SIGXFSZ errors. What was closed stays closed to the eye: reading gives the end, writing fails.
+// SIGPIPE and SIGXFSZ errors. What was closed stays closed to the eye: reading gives the end,
+// writing fails.
 void prepare_standard_streams();
 
 // Writes everything, whatever the descriptor's flags. Throws `OutputClosed`, `OutputFailed`.
@@ -85,8 +86,10 @@ inline constexpr std::chrono::seconds kReaderPatience{5};
 // \x notation.
 std::string show_controls(std::string_view valid_utf8);
 
-// `casemate: TEXT` and a newline on standard error, as one line and one write. Never throws: when
-// standard error is gone there is nobody left to tell.
+// `casemate: TEXT` and a newline on standard error, as one line and one write. It begins a line
+// also where a program's stream stopped within one: a newline goes before it when the last byte
+// that this process wrote there was another (also to standard output, where both lead to the same
+// file or terminal). Never throws: when standard error is gone there is nobody left to tell.
 void say(std::string_view text) noexcept;
 // The same without the name in front, for lines whose whole form is fixed.
 void say_line(std::string_view text) noexcept;

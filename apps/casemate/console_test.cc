@@ -118,5 +118,55 @@ TEST_F(Console, NeverSendsAnEscapeToATerminal) {
   EXPECT_EQ(read_to_end(master), "^[]0;title^G\xe2\x82\xac\xef\xbf\xbd");
 }
 
+// Has descriptors 1 and 2 lead elsewhere while it lives.
+class Redirected {
+ public:
+  Redirected(int out, int err) { point_at(out, err); }
+  ~Redirected() { point_at(out_.get(), err_.get()); }
+  Redirected(const Redirected&) = delete;
+  Redirected& operator=(const Redirected&) = delete;
+
+ private:
+  static void point_at(int out, int err) {
+    ::dup2(out, STDOUT_FILENO);
+    ::dup2(err, STDERR_FILENO);
+  }
+  sys::UniqueFd out_{::dup(STDOUT_FILENO)};
+  sys::UniqueFd err_{::dup(STDERR_FILENO)};
+};
+
+TEST_F(Console, ANoteIsALineOfItsOwnAfterAStreamThatStoppedWithinOne) {
+  auto [out_read, out] = make_pipe(O_CLOEXEC);
+  auto [err_read, err] = make_pipe(O_CLOEXEC);
+  {
+    const Redirected redirected(out.get(), err.get());
+    GuestStream stream(STDERR_FILENO, {});
+    stream.write(std::string_view("tail"));
+    say_line("missing gone");
+    say_line("saved there");
+    stream.write(std::string_view("whole\n"));
+    // What goes elsewhere does not matter here.
+    GuestStream(STDOUT_FILENO, {}).write(std::string_view("tail"));
+    say_line("saved other");
+  }
+  err.reset();
+  EXPECT_EQ(read_to_end(err_read.get()), "tail\nmissing gone\nsaved there\nwhole\nsaved other\n");
+}
+
+TEST_F(Console, ANoteIsALineOfItsOwnWhereBothStreamsAreOne) {
+  auto [read_end, write_end] = make_pipe(O_CLOEXEC);
+  {
+    const Redirected redirected(write_end.get(), write_end.get());
+    GuestStream(STDERR_FILENO, {}).write(std::string_view("one"));
+    GuestStream(STDOUT_FILENO, {}).write(std::string_view(" two"));
+    say_line("saved a");
+    GuestStream(STDERR_FILENO, {}).write(std::string_view("three"));
+    GuestStream(STDOUT_FILENO, {}).write(std::string_view(" four\n"));
+    say_line("saved b");
+  }
+  write_end.reset();
+  EXPECT_EQ(read_to_end(read_end.get()), "one two\nsaved a\nthree four\nsaved b\n");
+}
+
 }  // namespace
 }  // namespace casemate::app

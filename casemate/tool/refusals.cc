@@ -15,6 +15,8 @@ struct Sentence {
   std::string_view text;
 };
 
+constexpr std::string_view kErrorPrefix = "Error: ";
+
 // What a model can do about it stands in the sentence; why it happened stands in the log, because
 // provider text may hold host paths, addresses and what other tenants do.
 constexpr std::string_view kUnavailable =
@@ -69,7 +71,12 @@ std::string sentence_for_model(const std::exception& failure) {
       if (found != std::end(kSentences)) text = found->text;
     }
   }
-  return fmt::format("Error: {}", text);
+  return fmt::format("{}{}", kErrorPrefix, text);
+}
+
+std::string_view without_error_prefix(std::string_view sentence) {
+  if (sentence.starts_with(kErrorPrefix)) sentence.remove_prefix(kErrorPrefix.size());
+  return sentence;
 }
 
 std::string_view failure_code(const std::exception& failure) {

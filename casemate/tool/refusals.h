@@ -22,6 +22,10 @@ class ModelFacingRefusal : public InvalidArgument {
 // any other exception, that of an unavailable sandbox. Valid UTF-8.
 std::string sentence_for_model(const std::exception& failure);
 
+// Such a sentence without its "Error: ", for the member `error.message` of a structured result,
+// which says already that it is one.
+std::string_view without_error_prefix(std::string_view sentence);
+
 // "refused", or "failed" where the provider failed or the exception is none of ours, or "cancelled"
 // for `SandboxCancelled`: the `status` of a result without a run.
 std::string_view failure_status(const std::exception& failure);

@@ -281,9 +281,10 @@ TEST(Tool, TurnsEveryRefusalIntoASentenceAndLogsTheDetail) {
       });
   EXPECT_TRUE(result.is_error);
   EXPECT_EQ(result.text, sentence_for_model(SandboxUnavailable("")));
+  EXPECT_EQ(result.structured.find("Error: "), std::string::npos);
   EXPECT_EQ(result.structured,
-            R"({"status":"failed","error":{"code":"SandboxUnavailable","message":")" + result.text +
-                R"(","hint":""}})");
+            R"({"status":"failed","error":{"code":"SandboxUnavailable","message":")" +
+                std::string(without_error_prefix(result.text)) + R"(","hint":""}})");
   EXPECT_EQ(lines.text(),
             "warning: do_it: SandboxUnavailable: engine at /run/secret.sock said no "
             "(start the engine)\n");

@@ -48,7 +48,10 @@ ToolResult refused(const Tool::Implementation& tool, const std::exception& failu
   result.text = sentence_for_model(failure);
   result.structured = serialise_json({
       {"status", failure_status(failure)},
-      {"error", {{"code", failure_code(failure)}, {"message", result.text}, {"hint", ""}}},
+      {"error",
+       {{"code", failure_code(failure)},
+        {"message", without_error_prefix(result.text)},
+        {"hint", ""}}},
   });
   result.is_error = true;
   return result;

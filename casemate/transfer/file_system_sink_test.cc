@@ -214,6 +214,7 @@ TEST_F(Sink, LandsAllOfABatchOrNone) {
   refusal<SandboxLandingExists>({artifact("x/y/a"), artifact("b"), artifact("c")}, "\"b\"");
   EXPECT_THAT(tree(root_), ElementsAre("b"));
   EXPECT_EQ(get(root_ / "b"), "old");
+  EXPECT_TRUE(make_file_system_sink(root_)->lands_all_or_none());
 }
 
 TEST_F(Sink, RemovesWhatAKilledHostLeftInTheDirectoriesItLandsIn) {

@@ -57,8 +57,12 @@ class OutputSink {
   virtual LandedArtifact deliver(const Artifact& artifact) = 0;
 
   // Lands a batch and returns one record an artifact, in the same order. By default one by one, so
-  // that a refusal part-way keeps the earlier ones. A sink that can land all or none overrides it.
+  // that a refusal part-way keeps the earlier ones. A sink that can land all or none overrides it
+  // and says so.
   virtual std::vector<LandedArtifact> deliver_all(std::span<const Artifact> artifacts);
+
+  // Whether a `deliver_all` that throws has landed nothing, so that a model can be told so.
+  virtual bool lands_all_or_none() const { return false; }
 
   // Whether names are rewritten to NFC before they get here.
   virtual NameNormalization normalization() const { return NameNormalization::nfc; }
@@ -99,6 +103,7 @@ class FileSystemSink final : public OutputSink {
  public:
   LandedArtifact deliver(const Artifact& artifact) override;
   std::vector<LandedArtifact> deliver_all(std::span<const Artifact> artifacts) override;
+  bool lands_all_or_none() const override { return true; }
 
   // The root's real path when the sink was made; the operator's to see.
   const std::filesystem::path& root() const;

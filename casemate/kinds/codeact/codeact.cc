@@ -70,7 +70,7 @@ ToolResult lost(const std::exception& failure, const CodeactRun& run,
   const std::string sentence = sentence_for_model(failure);
   ToolResult result;
   result.text = codeact::lost_run_text(run, sentence);
-  result.structured = codeact_lost_run_json(failure, sentence);
+  result.structured = codeact_lost_run_json(failure, without_error_prefix(sentence));
   result.is_error = true;
   return result;
 }

@@ -17,7 +17,11 @@ std::string size_text(std::uint64_t bytes) {
 std::string bound_text(Limit limit, const Resources& resources) {
   switch (limit) {
     case Limit::memory:
-      return fmt::format("memory limit of {}", size_text(resources.memory_bytes.value));
+      // What is held is the sum: see `Resources`.
+      return fmt::format("limit of {} for memory and written files together ({} and {})",
+                         size_text(resources.memory_bytes.value + resources.disk_bytes.value),
+                         size_text(resources.memory_bytes.value),
+                         size_text(resources.disk_bytes.value));
     case Limit::pids:
       return fmt::format("limit of {} processes and threads", resources.pids.value);
     case Limit::disk:
@@ -61,7 +65,9 @@ void append_outcome_notes(CodeactRun& run, const SandboxSpec& spec,
       add(fmt::format("the call was cancelled; the program {}.", ended(result)));
       break;
     case Outcome::out_of_memory:
-      add(fmt::format("the program ran out of memory: it was ended at the {}.",
+      add(
+          fmt::format("the program ran out of memory: it was ended at the {}. Hold less at a time, "
+                      "write less, or have the memory limit raised.",
                       bound_text(Limit::memory, spec.resources)));
       break;
   }

@@ -184,7 +184,7 @@ ExecResult wait_for(Process& process, const CallControl& control, CodeactRun& ru
   }
 }
 
-// Tells whether landing had begun when something was thrown.
+// Tells whether something may have landed when something was thrown.
 class WatchedSink final : public OutputSink {
  public:
   explicit WatchedSink(OutputSink& sink) : sink_(sink) {}
@@ -197,9 +197,11 @@ class WatchedSink final : public OutputSink {
     begun_ = true;
     return sink_.deliver_all(artifacts);
   }
+  bool lands_all_or_none() const override { return sink_.lands_all_or_none(); }
   NameNormalization normalization() const override { return sink_.normalization(); }
 
-  bool begun() const { return begun_; }
+  // Whether something may have landed although it threw.
+  bool may_have_landed() const { return begun_ && !lands_all_or_none(); }
 
  private:
   OutputSink& sink_;
@@ -239,7 +241,7 @@ void collect_listed(const CodeactWiring& wiring, OutputSink& sink, GuestCall& ca
   collect_named(manifest.names, spec, sink, call, control, run);
 }
 
-CodeactCollectError collect_error(const std::exception& failure, bool landing_begun) {
+CodeactCollectError collect_error(const std::exception& failure, bool may_have_landed) {
   CodeactCollectError error;
   error.code = "SinkFailed";
   error.message = failure.what();
@@ -255,8 +257,8 @@ CodeactCollectError collect_error(const std::exception& failure, bool landing_be
     }
   }
   if (!reason.ends_with('.')) reason += '.';
-  error.sentence = reason + (landing_begun ? " Some outputs may already have been saved."
-                                           : " Nothing was saved.");
+  error.sentence = reason + (may_have_landed ? " Some outputs may already have been saved."
+                                             : " Nothing was saved.");
   return error;
 }
 
@@ -277,7 +279,7 @@ void collect(const CodeactWiring& wiring, const CodeactRequest& request, GuestCa
     // The program's own result is never lost to what became of its files.
     write_log(wiring.owner.log, LogLevel::warning,
               fmt::format("{}: collecting: {}", wiring.owner.tool, line_for_log(failure)));
-    run.collect_error = collect_error(failure, sink.begun());
+    run.collect_error = collect_error(failure, sink.may_have_landed());
   }
 }
 

@@ -126,7 +126,8 @@ std::string codeact_run_json(const CodeactRun& run, ArtifactPaths paths) {
     object["error"] =
         error_json(run.collect_error->code, run.collect_error->message, run.collect_error->hint);
   } else {
-    object["error"] = error_json(run.collect_error->code, run.collect_error->sentence, "");
+    object["error"] =
+        error_json(run.collect_error->code, without_error_prefix(run.collect_error->sentence), "");
   }
   return serialise_json(object);
 }

@@ -35,7 +35,7 @@ CodeactRun full_run() {
   run.collect_error = {.code = "SandboxLandingExists",
                        .message = "/host/b",
                        .hint = "--overwrite",
-                       .sentence = "S."};
+                       .sentence = "Error: S."};
   run.timings = {std::chrono::nanoseconds(1234567), std::chrono::nanoseconds(2000499),
                  std::chrono::milliseconds(3), std::chrono::nanoseconds(0),
                  std::chrono::milliseconds(10)};

@@ -222,6 +222,11 @@ TEST(CodeactOutputs, ReportWhatTheSinkThrewAndKeepItFromTheModel) {
   EXPECT_EQ(run.collect_error->hint, "--overwrite");
   EXPECT_EQ(run.collect_error->sentence,
             "Error: output \"out\" exists. Some outputs may already have been saved.");
+
+  scripted.sink->all_or_none = true;
+  run = scripted.run(naming({"out"}));
+  ASSERT_TRUE(run.collect_error);
+  EXPECT_EQ(run.collect_error->sentence, "Error: output \"out\" exists. Nothing was saved.");
 }
 
 TEST(CodeactOutputs, OfASandboxThatDiedMeanwhileAreAnErrorBesideTheResult) {

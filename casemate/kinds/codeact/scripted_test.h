@@ -77,8 +77,11 @@ class KeepingSink final : public OutputSink {
             .bytes = 0};
   }
 
+  bool lands_all_or_none() const override { return all_or_none; }
+
   std::map<std::string, std::string> landed;
   std::exception_ptr failure;
+  bool all_or_none = false;
 };
 
 // A store that counts what it is asked, and can break.

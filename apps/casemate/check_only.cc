@@ -1,14 +1,8 @@
 #include "apps/casemate/check_only.h"
 
-#include <fmt/format.h>
-
 #include <stdexcept>
 #include <string_view>
-#include <system_error>
 #include <utility>
-
-#include "casemate/base/utf8.h"
-#include "casemate/core/errors.h"
 
 namespace casemate::app {
 
@@ -49,15 +43,6 @@ std::vector<std::shared_ptr<SandboxBackend>> start_nothing(
   return wrapped;
 }
 
-std::shared_ptr<OutputSink> sink_for_check(const std::filesystem::path& out_dir) {
-  std::error_code ignored;
-  if (std::filesystem::exists(out_dir, ignored) &&
-      !std::filesystem::is_directory(out_dir, ignored)) {
-    throw InvalidArgument(
-        fmt::format("--out-dir '{}' is no directory", escape_for_display(out_dir.native())),
-        "give a directory, or a name that is free");
-  }
-  return std::make_shared<NoSink>();
-}
+std::shared_ptr<OutputSink> sink_for_check() { return std::make_shared<NoSink>(); }
 
 }  // namespace casemate::app

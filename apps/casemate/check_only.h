@@ -23,7 +23,7 @@ class WouldStart : public std::exception {
 std::vector<std::shared_ptr<SandboxBackend>> start_nothing(
     const std::vector<std::shared_ptr<SandboxBackend>>& backends);
 
-// A sink that takes nothing. Throws `InvalidArgument` when `out_dir` is there and no directory.
-std::shared_ptr<OutputSink> sink_for_check(const std::filesystem::path& out_dir);
+// A sink that takes nothing.
+std::shared_ptr<OutputSink> sink_for_check();
 
 }  // namespace casemate::app

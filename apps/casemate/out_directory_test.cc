@@ -5,6 +5,9 @@
 
 #include <fstream>
 
+#include "casemate/core/errors.h"
+#include "tests/support/expect_refusal.h"
+
 namespace casemate::app {
 namespace {
 
@@ -28,6 +31,27 @@ TEST_F(OutDirectoryTest, RemovesWhatWasNotThereBefore) {
   }
   EXPECT_FALSE(fs::exists(root_ / "a"));
   EXPECT_TRUE(fs::exists(root_));
+}
+
+TEST_F(OutDirectoryTest, MayBeThereOrMissingButNotUnusable) {
+  std::ofstream(root_ / "file") << "x";
+  fs::create_symlink("loop", root_ / "loop");
+  fs::create_symlink("nowhere", root_ / "dangling");
+  fs::create_directory_symlink(".", root_ / "good");
+  for (const char* usable : {"", "missing", "missing/too/", "good", "good/missing"}) {
+    SCOPED_TRACE(usable);
+    EXPECT_NO_THROW(refuse_unusable(root_ / usable));
+  }
+  const auto refused = [&](const fs::path& path, const char* part) {
+    expect_refusal<InvalidArgument>([&] { refuse_unusable(path); }, {path.native(), part});
+  };
+  refused(root_ / "file", "is no directory");
+  refused(root_ / "file/below", "Not a directory");
+  refused(root_ / "loop", "symbolic links");
+  refused(root_ / "loop/below", "symbolic links");
+  refused(root_ / "dangling", "a link to nothing");
+  refused(root_ / "dangling/below", "a link to nothing");
+  refused("/proc/sys/kernel/missing", "written to");
 }
 
 TEST_F(OutDirectoryTest, KeepsWhatWasThereWhatIsNotEmptyAndWhatItIsTold) {

@@ -248,7 +248,7 @@ int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
 // The same road up to where a sandbox would be started.
 int check(const RunOptions& options, const Backends& backends, const Log& log) {
   CodeactWiring wiring = make_wiring(options, start_nothing(backends), log);
-  if (wiring.outputs != CodeactOutputs::none) wiring.output_sink = sink_for_check(*options.out_dir);
+  if (wiring.outputs != CodeactOutputs::none) wiring.output_sink = sink_for_check();
   try {
     run_codeact(wiring, options.key, make_request(options), {});
   } catch (const WouldStart&) {
@@ -271,6 +271,7 @@ void refuse_unknown_backend(const RunOptions& options, const Backends& backends)
 
 int run_program(const RunOptions& options, const Backends& backends, const Log& log) {
   refuse_unknown_backend(options, backends);
+  if (options.manifest || !options.outputs.empty()) refuse_unusable(*options.out_dir);
   refuse_outputs_that_are_there(options);
   if (options.check) return check(options, backends, log);
   return run_to_its_end(options, make_wiring(options, backends, log));

@@ -1,15 +1,19 @@
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/sys/beneath.h"
+#include "casemate/sys/file.h"
 #include "casemate/sys/staged_file.h"
 #include "casemate/transfer/artifact_name.h"
 #include "casemate/transfer/directory_root.h"
@@ -156,6 +160,22 @@ std::string default_display(const Artifact& artifact) {
                      artifact.content.size() == 1 ? "" : "s");
 }
 
+// Where the root is by now: it may have been renamed since it was opened.
+std::filesystem::path path_now(const DirectoryRoot& root) {
+  struct stat status{};
+  if (fstat(root.held.get(), &status) == 0 && status.st_nlink == 0) {
+    throw SandboxFileError("the destination's directory was removed", ENOENT,
+                           "make it again, and run again");
+  }
+  try {
+    const std::optional<std::string> path = sys::path_of(root.held.get());
+    if (path && path->starts_with('/')) return *path;
+  } catch (const std::system_error&) {
+    // No /proc.
+  }
+  return root.path;
+}
+
 }  // namespace
 
 FileSystemSink::FileSystemSink(std::shared_ptr<const DirectoryRoot> root,
@@ -170,11 +190,12 @@ LandedArtifact FileSystemSink::deliver(const Artifact& artifact) {
 
 std::vector<LandedArtifact> FileSystemSink::deliver_all(std::span<const Artifact> artifacts) {
   check_names(artifacts);
+  const std::filesystem::path root = path_now(*root_);
   std::vector<LandedArtifact> landed;
   for (const Artifact& artifact : artifacts) {
     const auto& display = options_.display;
     landed.push_back({artifact.name, display ? display(artifact) : default_display(artifact),
-                      (root_->path / artifact.name).string(), artifact.content.size()});
+                      (root / artifact.name).string(), artifact.content.size()});
   }
 
   const std::lock_guard lock(mutex_);
@@ -220,8 +241,15 @@ std::unique_ptr<FileSystemSink> make_file_system_sink(const std::filesystem::pat
                                                       FileSystemSinkOptions options) {
   std::error_code error;
   std::filesystem::create_directories(root, error);
+  std::error_code unknown;
+  if (error && std::filesystem::is_symlink(root, unknown) &&
+      !std::filesystem::exists(root, unknown)) {
+    throw InvalidArgument(
+        fmt::format("output directory \"{}\" is a link to nothing", shown(root.native())),
+        "make the directory that it names, or name another");
+  }
   // What is wrong with an existing root shows when it is opened.
-  if (error && !std::filesystem::exists(root)) {
+  if (error && !std::filesystem::exists(root, unknown)) {
     throw InvalidArgument(fmt::format("output directory \"{}\" cannot be created: {}",
                                       shown(root.native()), error.message()),
                           "name a directory that this user may write to");

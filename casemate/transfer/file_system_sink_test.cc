@@ -176,9 +176,15 @@ TEST_F(Sink, WritesToTheDirectoryItWasMadeForEvenWhenThatIsRenamed) {
   fs::create_directory(scratch_ / "outside");
   fs::rename(root_, scratch_ / "renamed");
   fs::create_directory_symlink("outside", root_);
-  sink->deliver(artifact("a"));
+  EXPECT_EQ(sink->deliver(artifact("a")).handle, (scratch_ / "renamed/a").native());
   EXPECT_THAT(tree(scratch_ / "outside"), IsEmpty());
   EXPECT_EQ(get(scratch_ / "renamed/a"), "new");
+}
+
+TEST_F(Sink, SaysThatTheDirectoryItWasMadeForIsGone) {
+  const auto sink = make_file_system_sink(root_);
+  fs::remove(root_);
+  expect_refusal<SandboxFileError>([&] { sink->deliver(artifact("a")); }, "was removed");
 }
 
 TEST_F(Sink, AComponentSwappedForALinkDuringDeliveryNeverLetsAFileOut) {
@@ -304,7 +310,12 @@ TEST_F(Sink, RefusesARootThatIsNoDirectory) {
                                   "cannot be created");
   fs::create_symlink("nowhere/at/all", scratch_ / "dangling");
   expect_refusal<InvalidArgument>([&] { make_file_system_sink(scratch_ / "dangling"); },
-                                  "dangling");
+                                  "is a link to nothing");
+  fs::create_symlink("loop", scratch_ / "loop");
+  expect_refusal<InvalidArgument>([&] { make_file_system_sink(scratch_ / "loop"); },
+                                  "is a link to nothing");
+  expect_refusal<InvalidArgument>([&] { make_file_system_sink(scratch_ / "loop/below"); },
+                                  "symbolic links");
 }
 
 // Runs `body` with a tmpfs of `options` on `directory`, in a mount namespace of the thread's own.

@@ -171,6 +171,14 @@ void say_what_came_of_it(const RunOptions& options, const CodeactRun& run) {
   }
 }
 
+// The program had ended, but what was asked for is not there because somebody stopped it: to
+// whoever started the run that is the same as a stop a moment earlier.
+void count_a_stop_while_collecting(CodeactRun& run) {
+  if (run.collect_error && run.collect_error->code == "SandboxCancelled") {
+    run.result.outcome = Outcome::cancelled;
+  }
+}
+
 int exit_status(const CodeactRun& run, const StopRequests& stop) {
   if (run.result.outcome == Outcome::cancelled) {
     return stop.exit_status().value_or(shell_exit_status(run.result));
@@ -230,6 +238,7 @@ int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
       run.collect_error->hint = hint_in_options(run.collect_error->code, run.collect_error->hint);
     }
     count_missing_outputs(run);
+    count_a_stop_while_collecting(run);
     if (options.json) write_all(STDOUT_FILENO, codeact_run_json(run, ArtifactPaths::shown) + '\n');
     log_run(run, wiring.owner.log);
     say_what_came_of_it(options, run);

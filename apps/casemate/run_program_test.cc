@@ -53,6 +53,7 @@ class RunProgram : public ::testing::Test {
   Ran run(const in_process::OnExec& script, std::vector<std::string> words = {}) {
     in_process::InProcessSandboxOptions sandbox;
     sandbox.on_exec = script;
+    sandbox.before = before_;
     backend_ = std::make_shared<in_process::InProcessSandboxBackend>(
         std::make_shared<in_process::InProcessSandbox>(std::move(sandbox)), claims_container());
     words.push_back((directory_ / "program.py").string());
@@ -84,6 +85,8 @@ class RunProgram : public ::testing::Test {
 
   std::filesystem::path directory_;
   std::shared_ptr<in_process::InProcessSandboxBackend> backend_;
+  // Of the sandboxes that `run` makes.
+  std::function<void(in_process::Operation, std::string_view)> before_;
 };
 
 ExecResult ended(Outcome outcome) {
@@ -225,31 +228,61 @@ TEST_F(RunProgram, AProviderThatFailsUnderTheProgramIsThrown) {
                SandboxUnavailable);
 }
 
-TEST_F(RunProgram, StopsTheProgramAtASignalAndStillWritesItsJson) {
-  // In a child: a signal that is blocked stays so.
-  const auto path = directory_ / "json";
+// Sends this process a signal and waits until it is taken as a stop.
+void stop_by(int number, const std::stop_token& stop) {
+  std::promise<void> stopped;
+  const std::stop_callback tell(stop, [&] { stopped.set_value(); });
+  ::kill(::getpid(), number);
+  stopped.get_future().wait();
+}
+
+// What a run did that was made in a child: a signal that is blocked stays so.
+Ran in_a_child(const std::filesystem::path& json, const std::function<Ran()>& run) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(20);
-    const Ran ran = run(
-        [](const in_process::Execution& execution) {
-          std::promise<void> stopped;
-          const std::stop_callback tell(execution.control.stop, [&] { stopped.set_value(); });
-          ::kill(::getpid(), SIGTERM);
-          stopped.get_future().wait();
-          return ended(Outcome::cancelled);
-        },
-        {"--json"});
-    std::ofstream(path) << ran.out;
+    const Ran ran = run();
+    std::ofstream(json) << ran.out;
     ::_exit(ran.status);
   }
   int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 143);
-  std::ifstream file(path);
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  EXPECT_THAT(text, StartsWith(R"({"status":"cancelled")"));
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  std::ifstream file(json);
+  return {WEXITSTATUS(status), std::string((std::istreambuf_iterator<char>(file)), {}), {}};
+}
+
+TEST_F(RunProgram, StopsTheProgramAtASignalAndStillWritesItsJson) {
+  const Ran ran = in_a_child(directory_ / "json", [this] {
+    return run(
+        [](const in_process::Execution& execution) {
+          stop_by(SIGTERM, execution.control.stop);
+          return ended(Outcome::cancelled);
+        },
+        {"--json"});
+  });
+  EXPECT_EQ(ran.status, 143);
+  EXPECT_THAT(ran.out, StartsWith(R"({"status":"cancelled")"));
+}
+
+TEST_F(RunProgram, ASignalWhileOutputsAreCollectedCancelsTheRun) {
+  const Ran ran = in_a_child(directory_ / "json", [this] {
+    std::stop_token stop;
+    before_ = [&stop](in_process::Operation operation, std::string_view) {
+      if (operation == in_process::Operation::stat_file) stop_by(SIGHUP, stop);
+    };
+    return run(
+        [&stop](const in_process::Execution& execution) {
+          stop = execution.control.stop;
+          execution.store.put_file(execution.directory + "/x", "content");
+          return in_process::finished("kept\n");
+        },
+        with_output({"--json"}));
+  });
+  EXPECT_EQ(ran.status, 129);
+  EXPECT_THAT(ran.out, StartsWith(R"({"status":"cancelled","exit_code":0,"signal":null,)"
+                                  R"("stdout":"kept\n")"));
+  EXPECT_THAT(ran.out, HasSubstr(R"("error":{"code":"SandboxCancelled")"));
 }
 
 }  // namespace

@@ -99,7 +99,10 @@ std::chrono::nanoseconds parse_seconds(std::string_view option, std::string_view
 std::uint64_t parse_cpus(std::string_view option, std::string_view text) {
   const auto millis = fixed_point(text, 3);
   if (!millis || *millis < kMinCpuMillis || *millis > kMaxCpuMillis) {
-    refuse(option, text, "a number of processors from 0.01 to 1024");
+    refuse(option, text,
+           fmt::format("a number of processors from {:g} to {:g}",
+                       static_cast<double>(kMinCpuMillis) / 1000,
+                       static_cast<double>(kMaxCpuMillis) / 1000));
   }
   return *millis;
 }

@@ -14,18 +14,11 @@
 
 namespace casemate::app {
 
-// Far above any machine, and far from overflow when two are added.
-inline constexpr std::uint64_t kMaxSizeBytes = 1024 * 1024 * kGiB;
-// The kernel's own maximum of process ids (include/linux/threads.h, PID_MAX_LIMIT).
-inline constexpr std::uint64_t kMaxPids = 4 * 1024 * 1024;
-// A kernel scheduler's quota needs at least a millisecond of its 100 ms period.
-inline constexpr std::uint64_t kMinCpuMillis = 10;
-inline constexpr std::uint64_t kMaxCpuMillis = 1024 * 1000;
 inline constexpr std::uint64_t kMaxTransferFiles = 1'000'000;
 
 // Bytes, or a number with K, M or G (of 1024, either case).
 std::uint64_t parse_size(std::string_view option, std::string_view text, std::uint64_t least,
-                         std::uint64_t most = kMaxSizeBytes);
+                         std::uint64_t most = kMaxBytes);
 
 std::uint64_t parse_count(std::string_view option, std::string_view text, std::uint64_t least,
                           std::uint64_t most);
@@ -33,7 +26,8 @@ std::uint64_t parse_count(std::string_view option, std::string_view text, std::u
 // Seconds, may be fractional (to the nanosecond): above 0, at most seven days.
 std::chrono::nanoseconds parse_seconds(std::string_view option, std::string_view text);
 
-// Processors, may be fractional (to the thousandth), as thousandths.
+// Processors, may be fractional (to the thousandth), as thousandths: `kMinCpuMillis` to
+// `kMaxCpuMillis`.
 std::uint64_t parse_cpus(std::string_view option, std::string_view text);
 
 // `PER_FILE,TOTAL,COUNT`: two sizes and a number, none zero.

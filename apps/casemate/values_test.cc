@@ -25,7 +25,7 @@ TEST(Size, ReadsBytesAndSuffixesInEitherCase) {
   EXPECT_EQ(parse_size("--memory", "16M", kMinMemoryBytes), 16 * kMiB);
   EXPECT_EQ(parse_size("--memory", "2g", kMinMemoryBytes), 2 * kGiB);
   EXPECT_EQ(parse_size("--disk", "1024K", kMinDiskBytes), kMiB);
-  EXPECT_EQ(parse_size("--disk", "1048576G", kMinDiskBytes), kMaxSizeBytes);
+  EXPECT_EQ(parse_size("--disk", "1073741824G", kMinDiskBytes), kMaxBytes);
 }
 
 TEST(Size, RefusesWithTheRangeOneBeyondEitherEnd) {
@@ -34,8 +34,8 @@ TEST(Size, RefusesWithTheRangeOneBeyondEitherEnd) {
   };
   EXPECT_EQ(memory("16777215"),
             "--memory cannot be '16777215'; give a size in bytes or with K, M or G, from 16M to "
-            "1048576G");
-  EXPECT_THAT(memory("1048577G"), HasSubstr("from 16M to 1048576G"));
+            "1073741824G");
+  EXPECT_THAT(memory("1073741825G"), HasSubstr("from 16M to 1073741824G"));
   for (const char* text : {"", "0", "-1", "+16M", "16MB", "M", "1.5G", " 16M", "16M ", "0x10000000",
                            "18446744073709551616", "18014398509481985K", "\xff"}) {
     EXPECT_THAT(memory(text), HasSubstr("--memory cannot be")) << text;
@@ -74,9 +74,9 @@ TEST(Seconds, RefusesZeroMoreThanSevenDaysAndWhatIsNoNumber) {
 TEST(Cpus, AreExactToTheThousandth) {
   EXPECT_EQ(parse_cpus("--cpus", "0.5"), 500U);
   EXPECT_EQ(parse_cpus("--cpus", "0.01"), kMinCpuMillis);
-  EXPECT_EQ(parse_cpus("--cpus", "1024"), kMaxCpuMillis);
-  for (const char* text : {"0.009", "1024.001", "0", "-1", "0.0105", "two"}) {
-    EXPECT_THAT(refusal([&] { parse_cpus("--cpus", text); }), HasSubstr("from 0.01 to 1024"))
+  EXPECT_EQ(parse_cpus("--cpus", "8192"), kMaxCpuMillis);
+  for (const char* text : {"0.009", "8192.001", "0", "-1", "0.0105", "two"}) {
+    EXPECT_THAT(refusal([&] { parse_cpus("--cpus", text); }), HasSubstr("from 0.01 to 8192"))
         << text;
   }
 }

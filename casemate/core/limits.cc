@@ -31,7 +31,7 @@ ResourceLimit stated(std::uint64_t value) { return {.value = value, .stated = tr
 void check_resources(const Resources& resources) {
   check_range("memory", resources.memory_bytes.value, kMinMemoryBytes, kMaxBytes, " bytes");
   check_range("pids", resources.pids.value, kMinPids, kMaxPids, "");
-  check_range("cpus", resources.cpu_millis.value, 1, kMaxCpuMillis, " thousandths");
+  check_range("cpus", resources.cpu_millis.value, kMinCpuMillis, kMaxCpuMillis, " thousandths");
   if (resources.cpu_seconds) {
     check_range("cpu seconds", resources.cpu_seconds->value, 1, kMaxCpuSeconds, "");
   }

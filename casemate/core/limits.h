@@ -63,11 +63,13 @@ struct Resources {
   friend bool operator==(const Resources&, const Resources&) = default;
 };
 
-// Below these nothing can work (surface section 5 for the first three; an interpreter and its
+// Below these nothing can work (surface section 5 for the first three; the kernel's scheduler for
+// processors, whose quota is at least a millisecond of its 100 ms period; an interpreter and its
 // modules for the others). At the value passes, one less is refused.
 inline constexpr std::uint64_t kMinMemoryBytes = 16 * kMiB;
 inline constexpr std::uint64_t kMinDiskBytes = 1 * kMiB;
 inline constexpr std::uint64_t kMinPids = 4;
+inline constexpr std::uint64_t kMinCpuMillis = 10;
 inline constexpr std::uint64_t kMinDiskInodes = 32;
 inline constexpr std::uint64_t kMinOpenFiles = 16;
 // Above these the kernel refuses the number or it is no bound: a signed sum of memory and disk,

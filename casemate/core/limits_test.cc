@@ -126,7 +126,7 @@ void expect_range(ResourceLimit Resources::* field, std::string_view name, std::
 TEST(Resources, ABoundAtTheEndsOfItsRangePassesAndOneBeyondIsRefused) {
   expect_range(&Resources::memory_bytes, "memory", 16777216, kMaxBytes);
   expect_range(&Resources::pids, "pids", 4, kMaxPids);
-  expect_range(&Resources::cpu_millis, "cpus", 1, kMaxCpuMillis);
+  expect_range(&Resources::cpu_millis, "cpus", kMinCpuMillis, kMaxCpuMillis);
   expect_range(&Resources::disk_bytes, "disk", 1048576, kMaxBytes);
   expect_range(&Resources::disk_inodes, "disk inodes", kMinDiskInodes, kMaxDiskInodes);
   expect_range(&Resources::open_files, "open files", kMinOpenFiles, kMaxOpenFiles);

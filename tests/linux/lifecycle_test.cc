@@ -8,17 +8,23 @@
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "casemate/backends/linux/state_directory.h"
+#include "casemate/core/spec.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
 #include "tests/linux/linux_test.h"
@@ -538,6 +544,122 @@ TEST_F(LinuxLifecycle, ListAttachAndDisposeById) {
   EXPECT_FALSE(backend().dispose_id("0000"));
   EXPECT_TRUE(backend().dispose_id(own->info().id));
   EXPECT_TRUE(backend().list().empty());
+}
+
+TEST_F(LinuxLifecycle, AKeyOfAnyBytesIsFoundAgainAndNoOtherForIt) {
+  // NM-06
+  const SandboxKey bytes{"a\xff", "t\xfe", "\x80"};
+  const SandboxKey replaced{"a\uFFFD", "t\uFFFD", "\uFFFD"};
+  const auto own = acquire(bytes, spec());
+  EXPECT_EQ(another_backend()->dispose(replaced), 0);
+  EXPECT_EQ(another_backend()->dispose_scope("a\uFFFD", "t\uFFFD"), 0);
+  ASSERT_EQ(another_backend()->list().size(), 1U);
+  EXPECT_EQ(another_backend()->list()[0].key, bytes);
+  EXPECT_EQ(another_backend()->dispose_scope("a\xff", "t\xfe"), 1);
+  acquire(bytes, spec());
+  EXPECT_EQ(another_backend()->dispose(bytes), 1);
+}
+
+TEST_F(LinuxLifecycle, ASandboxThatCannotBeEndedDoesNotKeepTheOthersOfItsScope) {
+  // One lock for each of the two, so one can be made impossible to take.
+  std::vector<std::string> lines;
+  LinuxBackend watched({.state_dir = state(),
+                        .log = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
+  SandboxSpec other = spec();
+  other.kind = "another";
+  const auto stuck = acquire(key(), spec());
+  const auto good = acquire(key(), other);
+  const std::string digest = identity_digest(key(), "test");
+  const fs::path lock = state() / "locks" / linux_backend::lock_name(digest);
+  fs::rename(lock, state() / "kept");
+  fs::create_directory(lock);
+  EXPECT_EQ(watched.dispose_scope("scope", "thread"), 1);
+  ASSERT_FALSE(lines.empty());
+  EXPECT_NE(lines[0].find(stuck->info().id + " (scope 'scope', thread 'thread')"),
+            std::string::npos)
+      << lines[0];
+  fs::remove(lock);
+  fs::rename(state() / "kept", lock);
+  EXPECT_EQ(watched.dispose_scope("scope", "thread"), 1);
+}
+
+TEST_F(LinuxLifecycle, ACancelledCallLeavesTheSandboxWarm) {
+  std::stop_source stop;
+  const auto own = acquire(key(), spec());
+  ExecRequest request = shell("echo up; sleep 1000");
+  request.on_output = [&](OutputStream, std::span<const char>) { stop.request_stop(); };
+  const ExecResult result = own->exec(request, {std::nullopt, stop.get_token()});
+  EXPECT_EQ(result.outcome, Outcome::cancelled);
+  EXPECT_TRUE(result.stopped_known);
+  const auto again = acquire(key(), spec());
+  EXPECT_EQ(again->info().id, own->info().id);
+  EXPECT_EQ(again->exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
+TEST_F(LinuxLifecycle, AnOutputCallbackMayCallBackIntoAllOfIt) {
+  const auto call = acquire(key(), spec())->open_call({}, {});
+  std::unique_ptr<Process> process;
+  std::string seen;
+  ExecRequest request = shell("echo up; sleep 1000");
+  request.timeout = 60s;
+  request.on_output = [&](OutputStream, std::span<const char> bytes) {
+    call->write_file("seen", bytes, call->directory() + "/work", {});
+    seen = call->exec(shell("cat seen"), {}).stdout;
+    EXPECT_EQ(backend().list().size(), 1U);
+    EXPECT_TRUE(backend().acquire(key(), spec(), {})->info().reused);
+    process->signal(SIGTERM);
+  };
+  process = call->start(request, {});
+  EXPECT_EQ(process->wait({}).signal, "SIGTERM");
+  EXPECT_EQ(seen, "up\n");
+}
+
+// What a library could change of the process that it runs in.
+std::string state_of_this_process() {
+  std::ostringstream state;
+  for (int number = 1; number <= SIGRTMAX; ++number) {
+    struct sigaction action{};
+    if (sigaction(number, nullptr, &action) < 0) continue;
+    state << number << ':' << reinterpret_cast<std::uintptr_t>(action.sa_handler) << ','
+          << action.sa_flags << ' ';
+  }
+  sigset_t mask;
+  pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+  for (int number = 1; number <= SIGRTMAX; ++number) state << sigismember(&mask, number);
+  const mode_t creation = umask(0);
+  umask(creation);
+  state << " umask " << creation << " in " << fs::current_path() << '\n';
+  for (char** entry = environ; *entry != nullptr; ++entry) state << *entry << '\n';
+  for (int resource = 0; resource < static_cast<int>(RLIM_NLIMITS); ++resource) {
+    rlimit limit{};
+    getrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
+    state << limit.rlim_cur << '/' << limit.rlim_max << ' ';
+  }
+  state << prctl(PR_GET_DUMPABLE) << prctl(PR_GET_NO_NEW_PRIVS) << prctl(PR_GET_CHILD_SUBREAPER);
+  return state.str();
+}
+
+TEST_F(LinuxLifecycle, NothingOfTheHostProcessIsChanged) {
+  const std::string before = state_of_this_process();
+  {
+    const auto own = acquire(key(), spec());
+    EXPECT_EQ(own->exec(shell("echo alive"), {}).stdout, "alive\n");
+    EXPECT_EQ(state_of_this_process(), before);
+    backend().dispose(key());
+  }
+  EXPECT_EQ(state_of_this_process(), before);
+}
+
+TEST_F(LinuxLifecycle, LabelsAreKeptWithTheSandbox) {
+  SandboxSpec labelled = spec();
+  labelled.labels = {{"team", "red"}, {"id", "not ours"}};
+  const auto own = acquire(key(), labelled);
+  std::ifstream file(sandbox_directories().at(0) / "record.json");
+  const auto record = linux_backend::decode_record(
+      std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->labels, labelled.labels);
+  EXPECT_EQ(record->id, own->info().id);
 }
 
 TEST_F(LinuxLifecycle, DisposingByIdLeavesTheSuccessorAndOtherKindsAlone) {

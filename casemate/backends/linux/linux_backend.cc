@@ -23,6 +23,7 @@
 #include "casemate/backends/linux/spec_check.h"
 #include "casemate/backends/linux/state_directory.h"
 #include "casemate/base/digest.h"
+#include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/guest_program.h"
 #include "casemate/guest/agent/keeper_messages.h"
@@ -108,6 +109,7 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
   std::shared_ptr<Sandbox> hold(const std::string& digest, HeldSandbox sandbox, bool reused);
   std::shared_ptr<Sandbox> hand_out(const std::shared_ptr<const HeldSandbox>& held,
                                     bool reused) const;
+  bool end_wanted(const std::string& digest, const std::function<bool(const Record&)>& wanted);
   bool discard(const std::string& digest, const std::string& id);
   bool end(int parent, const std::string& name);
   void remove_groups(const std::string& id) noexcept;
@@ -361,15 +363,7 @@ int LinuxBackend::Impl::dispose_where(const std::function<bool(const Record&)>& 
   try {
     const StateDirectory& found = state();
     for (const std::string& digest : sys::list_directory_at(found.sandboxes(), ".")) {
-      const UniqueFd directory = open_sandbox(found.sandboxes(), digest);
-      const std::optional<Record> first = directory ? read_record(directory.get()) : std::nullopt;
-      if (!first || !wanted(*first)) continue;
-      const FileLock lock = FileLock::wait(found.locks(), lock_name(digest),
-                                           FileLock::Kind::exclusive, {}, "the sandbox's lock");
-      // Another may have taken its place while this one waited.
-      const UniqueFd current = open_sandbox(found.sandboxes(), digest);
-      const std::optional<Record> record = current ? read_record(current.get()) : std::nullopt;
-      if (record && wanted(*record) && discard(digest, record->id)) ++ended;
+      if (end_wanted(digest, wanted)) ++ended;
     }
     held_.drop_dead();
     sweep(/*everything=*/true);
@@ -378,6 +372,30 @@ int LinuxBackend::Impl::dispose_where(const std::function<bool(const Record&)>& 
               fmt::format("linux: ending sandboxes: {}", error.what()));
   }
   return ended;
+}
+
+// Whether it was wanted and lived. A failure is this sandbox's alone: the others of a conversation
+// still have to end.
+bool LinuxBackend::Impl::end_wanted(const std::string& digest,
+                                    const std::function<bool(const Record&)>& wanted) {
+  const StateDirectory& found = state();
+  const UniqueFd directory = open_sandbox(found.sandboxes(), digest);
+  const std::optional<Record> first = directory ? read_record(directory.get()) : std::nullopt;
+  if (!first || !wanted(*first)) return false;
+  try {
+    const FileLock lock = FileLock::wait(found.locks(), lock_name(digest),
+                                         FileLock::Kind::exclusive, {}, "the sandbox's lock");
+    // Another may have taken its place while this one waited.
+    const UniqueFd current = open_sandbox(found.sandboxes(), digest);
+    const std::optional<Record> record = current ? read_record(current.get()) : std::nullopt;
+    return record && wanted(*record) && discard(digest, record->id);
+  } catch (const std::exception& error) {
+    write_log(options_.log, LogLevel::error,
+              fmt::format("linux: ending sandbox {} (scope '{}', thread '{}'): {}", first->id,
+                          escape_for_display(first->key.scope),
+                          escape_for_display(first->key.thread_id), error.what()));
+    return false;
+  }
 }
 
 // Under the key's lock. Returns whether it lived.

@@ -12,11 +12,13 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "casemate/base/json.h"
+#include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/error.h"
@@ -37,20 +39,46 @@ json::array names_of(const std::set<Limit>& limits) {
   return names;
 }
 
+// What a host chose may be any bytes, and comes back as the very same: JSON holds UTF-8 only, so
+// other text is written as {"hex": "..."}.
+json::value text_value(const std::string& text) {
+  if (is_valid_utf8(text)) return json::value(json::string(text));
+  std::string digits;
+  for (const char byte : text) digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return json::object{{"hex", std::move(digits)}};
+}
+
+std::string text_of(const json::value& value) {
+  if (const auto* text = value.if_string()) return std::string(*text);
+  const json::string& digits = value.as_object().at("hex").as_string();
+  if (digits.size() % 2 != 0) throw JsonError("an odd number of hex digits");
+  std::string text;
+  for (std::size_t at = 0; at < digits.size(); at += 2) {
+    std::uint8_t byte = 0;
+    const char* const end = digits.data() + at + 2;
+    const auto [stopped, error] = std::from_chars(digits.data() + at, end, byte, 16);
+    if (error != std::errc{} || stopped != end) throw JsonError("not hex digits");
+    text += static_cast<char>(byte);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string encode_record(const Record& record) {
-  json::object labels;
-  for (const auto& [name, value] : record.labels) labels[name] = value;
+  json::array labels;
+  for (const auto& [name, value] : record.labels) {
+    labels.push_back(json::array{text_value(name), text_value(value)});
+  }
   return serialise_json(json::object{{"version", 1},
                                      {"id", record.id},
-                                     {"scope", record.key.scope},
-                                     {"thread_id", record.key.thread_id},
-                                     {"agent_dir", record.key.agent_dir},
-                                     {"kind", record.kind},
+                                     {"scope", text_value(record.key.scope)},
+                                     {"thread_id", text_value(record.key.thread_id)},
+                                     {"agent_dir", text_value(record.key.agent_dir)},
+                                     {"kind", text_value(record.kind)},
                                      {"fingerprint", record.fingerprint},
-                                     {"image", record.image},
-                                     {"work_dir", record.work_dir},
+                                     {"image", text_value(record.image)},
+                                     {"work_dir", text_value(record.work_dir)},
                                      {"created", record.created},
                                      {"labels", std::move(labels)},
                                      {"limits_not_held", names_of(record.limits_not_held)},
@@ -62,7 +90,7 @@ std::optional<Record> decode_record(std::string_view text) {
   try {
     const json::value value = parse_json(text);
     const json::object& object = value.as_object();
-    const auto string = [&](const char* name) { return std::string(object.at(name).as_string()); };
+    const auto string = [&](const char* name) { return text_of(object.at(name)); };
     const auto limits = [&](const char* name) {
       std::set<Limit> found;
       for (const auto& limit : object.at(name).as_array()) {
@@ -82,8 +110,8 @@ std::optional<Record> decode_record(std::string_view text) {
                   .limits_not_held = limits("limits_not_held"),
                   .ungrouped = limits("ungrouped"),
                   .pids = object.at("pids").to_number<std::uint64_t>()};
-    for (const auto& label : object.at("labels").as_object()) {
-      record.labels.emplace(label.key(), std::string(label.value().as_string()));
+    for (const auto& label : object.at("labels").as_array()) {
+      record.labels.emplace(text_of(label.at(0)), text_of(label.at(1)));
     }
     return record;
   } catch (const std::exception&) {

@@ -45,6 +45,14 @@ TEST(StateRecord, ComesBackAsItWasWritten) {
   EXPECT_EQ(decode_record(encode_record(sample())), sample());
 }
 
+TEST(StateRecord, KeepsTextThatIsNoUtf8ByteForByte) {
+  Record record = sample();
+  record.key = {"a\xff", std::string("\0\x80", 2), "\xed\xa0\x80"};
+  record.kind = "\xfe";
+  record.labels = {{"\xff", "\xfe"}, {"\xef\xbf\xbd", "plain"}};
+  EXPECT_EQ(decode_record(encode_record(record)), record);
+}
+
 TEST(StateRecord, WhatIsNotOneOfOursGivesNothing) {
   for (const char* text : {"", "{}", "[]", "null", "{\"version\":2}", "{\"version\":1,\"id\":7}"}) {
     EXPECT_EQ(decode_record(text), std::nullopt) << text;

@@ -45,9 +45,9 @@ struct SandboxRecord {
 //
 // A host process has one lease on each sandbox that it acquired or attached, whatever becomes of
 // the handles: from the first acquire until the sandbox is disposed (by any process), the backend
-// is destroyed, or the process ends, also by a kill. A sandbox without a lease ends, unless the
-// spec's `keep_idle` lets it wait that long for the next. Conversations that are over are for the
-// host to dispose.
+// is destroyed (a handle that outlives it keeps its own sandbox), or the process ends, also by a
+// kill. A sandbox without a lease ends, unless the spec's `keep_idle` lets it wait that long for
+// the next. Conversations that are over are for the host to dispose.
 class SandboxBackend {
  public:
   virtual ~SandboxBackend() = default;

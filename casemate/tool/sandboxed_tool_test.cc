@@ -290,6 +290,23 @@ TEST(Tool, TurnsEveryRefusalIntoASentenceAndLogsTheDetail) {
             "(start the engine)\n");
 }
 
+TEST(Tool, TurnsWhatIsNoExceptionAtAllIntoAnUnavailableSandbox) {
+  const Wired wired;
+  const ToolResult result =
+      invoke_with(options_for(wired),
+                  [](const auto&, const auto&, SandboxToolSession&) -> ToolResult { throw 42; });
+  EXPECT_TRUE(result.is_error);
+  EXPECT_EQ(result.text, sentence_for_model(SandboxUnavailable("")));
+  SandboxedToolOptions options = options_for(wired);
+  options.context.current_scope = []() -> std::string { throw 42; };
+  const ToolResult keyless =
+      invoke_with(options, [](const auto&, const auto&, SandboxToolSession& session) -> ToolResult {
+        session.key();
+        return {};
+      });
+  EXPECT_TRUE(keyless.is_error);
+}
+
 TEST(Tool, TurnsAnExceptionThatIsNoRefusalIntoAnUnavailableSandbox) {
   const Wired wired;
   const ToolResult result = invoke_with(

@@ -1,10 +1,12 @@
 #include "casemate/tool/tool.h"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
 #include <exception>
 #include <mutex>
+#include <stdexcept>
 #include <utility>
 
 #include "casemate/base/json.h"
@@ -82,6 +84,12 @@ ToolResult Tool::invoke(std::string_view arguments, const ToolCall& call) const 
   } catch (const std::exception& failure) {
     listeners.rethrow_if_any();
     return refused(*implementation_, failure);
+  } catch (const abi::__forced_unwind&) {
+    throw;  // the thread is being cancelled
+  } catch (...) {
+    listeners.rethrow_if_any();
+    return refused(*implementation_,
+                   std::runtime_error("something was thrown that is no std::exception"));
   }
 }
 

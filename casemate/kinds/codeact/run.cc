@@ -1,5 +1,6 @@
 #include "casemate/kinds/codeact/run.h"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <utility>
 
 #include "casemate/base/utf8.h"
@@ -269,6 +271,12 @@ void collect(const CodeactWiring& wiring, const CodeactRequest& request, GuestCa
   if (!wanted || run.result.outcome == Outcome::cancelled) return;
   tell(request, "collecting outputs");
   WatchedSink sink(*wiring.output_sink);
+  // The program's own result is never lost to what became of its files.
+  const auto failed = [&](const std::exception& failure) {
+    write_log(wiring.owner.log, LogLevel::warning,
+              fmt::format("{}: collecting: {}", wiring.owner.tool, line_for_log(failure)));
+    run.collect_error = collect_error(failure, sink.may_have_landed());
+  };
   try {
     if (wiring.outputs == CodeactOutputs::manifest) {
       collect_listed(wiring, sink, call, control, run);
@@ -276,10 +284,11 @@ void collect(const CodeactWiring& wiring, const CodeactRequest& request, GuestCa
       collect_named(request.outputs, wiring.spec, sink, call, control, run);
     }
   } catch (const std::exception& failure) {
-    // The program's own result is never lost to what became of its files.
-    write_log(wiring.owner.log, LogLevel::warning,
-              fmt::format("{}: collecting: {}", wiring.owner.tool, line_for_log(failure)));
-    run.collect_error = collect_error(failure, sink.may_have_landed());
+    failed(failure);
+  } catch (const abi::__forced_unwind&) {
+    throw;  // the thread is being cancelled
+  } catch (...) {
+    failed(std::runtime_error("something was thrown that is no std::exception"));
   }
 }
 

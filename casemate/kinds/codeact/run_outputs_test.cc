@@ -223,6 +223,11 @@ TEST(CodeactOutputs, ReportWhatTheSinkThrewAndKeepItFromTheModel) {
   EXPECT_EQ(run.collect_error->sentence,
             "Error: output \"out\" exists. Some outputs may already have been saved.");
 
+  scripted.sink->failure = std::make_exception_ptr(42);
+  EXPECT_EQ(scripted.run(naming({"out"})).collect_error->code, "SinkFailed");
+
+  scripted.sink->failure =
+      std::make_exception_ptr(SandboxLandingExists("output \"out\" exists", "--overwrite"));
   scripted.sink->all_or_none = true;
   run = scripted.run(naming({"out"}));
   ASSERT_TRUE(run.collect_error);

@@ -59,15 +59,21 @@ std::string missing_file_text(std::string_view name, const std::vector<std::stri
   return fmt::format("{}; there are: {}.", text, join_names({listing.begin(), listing.end()}));
 }
 
+// For what a store of the host's threw. Its text is not for models, so that it does not leave in
+// the family of refusals whose text they read.
+[[noreturn]] void throw_store_failure(std::string_view what, const std::exception& failure) {
+  const bool read_by_models = dynamic_cast<const SandboxOutputError*>(&failure) != nullptr;
+  if (dynamic_cast<const SandboxError*>(&failure) != nullptr && !read_by_models) throw;
+  std::throw_with_nested(
+      SandboxFileError(fmt::format("{}: {}", what, replace_invalid_utf8(failure.what())), EIO));
+}
+
 std::vector<std::string> sorted_listing(const FileStore& store) {
   std::vector<std::string> listing;
   try {
     listing = store.list();
-  } catch (const SandboxError&) {
-    throw;
   } catch (const std::exception& failure) {
-    std::throw_with_nested(SandboxFileError(
-        fmt::format("the shared files could not be listed: {}", failure.what()), EIO));
+    throw_store_failure("the shared files could not be listed", failure);
   }
   std::ranges::sort(listing);
   return listing;
@@ -102,11 +108,9 @@ std::string read_one(const FileStore& store, const std::string& name, const Tran
                           "their cap of {} bytes in all",
                           escape_for_display(name), limits.max_total_bytes),
         "share less, or raise the caps on files in"));
-  } catch (const SandboxError&) {
-    throw;
   } catch (const std::exception& failure) {
-    std::throw_with_nested(SandboxFileError(
-        fmt::format("shared file '{}' could not be read: {}", name, failure.what()), EIO));
+    throw_store_failure(fmt::format("shared file '{}' could not be read", escape_for_display(name)),
+                        failure);
   }
   if (!content) {
     throw ModelFacingRefusal(

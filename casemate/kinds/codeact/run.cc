@@ -86,13 +86,27 @@ class Beginning {
             const std::vector<SharedFile>& files, const CallControl& control)
       : wiring_(wiring), key_(key), request_(request), files_(files), control_(control) {}
 
+  Begun begin(CodeactRun& run, Stopwatch& watch) {
+    try {
+      return begin_or_try_anew(run, watch);
+    } catch (const SandboxOutputError& failure) {
+      if (listener_threw_) throw;
+      // Nothing is collected yet, so its text is the provider's: no model may read it as ours.
+      std::throw_with_nested(
+          SandboxUnavailable(fmt::format("before the program began: {}: {}", failure.code(),
+                                         replace_invalid_utf8(failure.message()))));
+    }
+  }
+
+ private:
   // A sandbox may have died since somebody last heard of it. Before the program began nothing was
   // done that would be done twice, so that is found out by trying, and tried once more.
-  Begun begin(CodeactRun& run, Stopwatch& watch) const {
+  Begun begin_or_try_anew(CodeactRun& run, Stopwatch& watch) {
     auto sandbox = acquire(run);
     try {
       return begin_in(std::move(sandbox), run, watch);
     } catch (const SandboxUnavailable& failure) {
+      if (listener_threw_) throw;
       write_log(wiring_.owner.log, LogLevel::warning,
                 fmt::format("{}: sandbox {} failed before the program began, trying another: {}",
                             wiring_.owner.tool, run.sandbox.id, line_for_log(failure)));
@@ -104,26 +118,35 @@ class Beginning {
     return begin_in(acquire(run), run, watch);
   }
 
- private:
-  std::shared_ptr<Sandbox> acquire(CodeactRun& run) const {
-    tell(request_, "preparing the sandbox");
+  // What a listener throws ends the run, whatever its class: no sandbox failed.
+  void tell_step(std::string_view step) {
+    try {
+      tell(request_, step);
+    } catch (...) {
+      listener_threw_ = true;
+      throw;
+    }
+  }
+
+  std::shared_ptr<Sandbox> acquire(CodeactRun& run) {
+    tell_step("preparing the sandbox");
     auto sandbox = wiring_.router.acquire(key_, wiring_.spec, control_);
     run.sandbox = sandbox->info();
     return sandbox;
   }
 
-  Begun begin_in(std::shared_ptr<Sandbox> sandbox, CodeactRun& run, Stopwatch& watch) const {
+  Begun begin_in(std::shared_ptr<Sandbox> sandbox, CodeactRun& run, Stopwatch& watch) {
     GuestCall call =
         GuestCall::open_on(wiring_.router, std::move(sandbox), key_, control_, wiring_.owner);
     run.timings.acquire += watch.lap();
     try {
       put_files(call);
       run.timings.stage += watch.lap();
-      tell(request_, "running the program");
+      tell_step("running the program");
       auto process = start(call.call(), run.sandbox.image);
       return {std::move(call), std::move(process)};
     } catch (const SandboxUnavailable&) {
-      call.abandon();
+      if (!listener_threw_) call.abandon();
       throw;
     }
   }
@@ -156,6 +179,7 @@ class Beginning {
   const CodeactRequest& request_;
   const std::vector<SharedFile>& files_;
   const CallControl& control_;
+  bool listener_threw_ = false;
 };
 
 // Throws `failure` anew with what is known of the run that it ended; returns when it is none of the

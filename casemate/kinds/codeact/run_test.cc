@@ -364,8 +364,13 @@ TEST(RunCodeact, TurnsAStoresOwnFailureIntoARefusal) {
   expect_refusal<SandboxFileError>([&] { scripted.run(with_files({"a"})); }, "eio");
   store->failure = std::make_exception_ptr(std::runtime_error("no listing"));
   expect_refusal<SandboxFileError>([&] { scripted.run(with_files({"a"})); }, "no listing");
+  // Not in its own class: a model would read its text.
+  // Not in its own class, whose text a model would read.
   store->failure = std::make_exception_ptr(SandboxTransferCapExceeded("too many"));
-  expect_refusal<SandboxTransferCapExceeded>([&] { scripted.run(with_files({"a"})); }, "too many");
+  expect_refusal<SandboxFileError>([&] { scripted.run(with_files({"a"})); }, "too many");
+  store->failure = nullptr;
+  store->read_failure = std::make_exception_ptr(SandboxOutputMissing("/host/a"));
+  expect_refusal<SandboxFileError>([&] { scripted.run(with_files({"a"})); }, "/host/a");
   EXPECT_TRUE(scripted.untouched());
 }
 
@@ -458,6 +463,42 @@ TEST(RunCodeact, DoesNotTryAThirdTime) {
   Scripted scripted([](const Program&) { return exited(); }, {}, failing(Operation::start, 2));
   expect_refusal<SandboxUnavailable>([&] { scripted.run(code()); });
   EXPECT_EQ(scripted.backend->keys().size(), 2U);
+}
+
+TEST(RunCodeact, DoesNotTakeWhatAListenerThrewForADeadSandbox) {
+  for (const std::string_view step : {"preparing the sandbox", "running the program"}) {
+    Scripted scripted;
+    CodeactRequest request = code();
+    int told = 0;
+    request.progress = [&](std::string_view each) {
+      if (each != step) return;
+      ++told;
+      throw SandboxUnavailable("mine");
+    };
+    expect_refusal<SandboxUnavailable>([&] { scripted.run(request); }, "mine");
+    EXPECT_EQ(told, 1) << step;
+    EXPECT_EQ(scripted.log, "");
+  }
+}
+
+TEST(RunCodeact, KeepsAProvidersTextFromModelsWhateverItsClass) {
+  for (const Operation operation :
+       {Operation::open_call, Operation::write_file, Operation::start}) {
+    Scripted scripted([](const Program&) { return exited(); }, {},
+                      {.before = [operation](Operation each, std::string_view) {
+                        if (each == operation) throw SandboxTransferCapExceeded("/host/secret");
+                      }});
+    try {
+      scripted.run(code());
+      FAIL() << "nothing was refused";
+    } catch (const SandboxError& refusal) {
+      EXPECT_EQ(refusal.code(), "SandboxUnavailable");
+      EXPECT_NE(refusal.message().find("SandboxTransferCapExceeded: /host/secret"),
+                std::string::npos)
+          << "an operator reads it";
+      EXPECT_EQ(sentence_for_model(refusal), sentence_for_model(SandboxUnavailable("")));
+    }
+  }
 }
 
 TEST(RunCodeact, DoesNotRepeatAProgramThatBegan) {

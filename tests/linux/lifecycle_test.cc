@@ -134,6 +134,26 @@ TEST_F(LinuxLifecycle, ADisposalCountsWhatOnlyTheTableStillHeld) {
   }
 }
 
+TEST_F(LinuxLifecycle, RunningOutOfDescriptorsSaysThatDisposingGivesThemBack) {
+  OtherProcess other([&](int channel) {
+    const auto own = another_backend();
+    const rlimit limit{.rlim_cur = 40, .rlim_max = 40};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    std::string hint = "none";
+    int made = 0;
+    try {
+      for (; made < 40; ++made) own->acquire(key(std::to_string(made)), spec(), {});
+    } catch (const SandboxUnavailable& refusal) {
+      hint = refusal.message() + " " + refusal.hint();
+    }
+    for (int i = 0; i < made; ++i) own->dispose(key(std::to_string(i)));
+    own->acquire(key("0"), spec(), {});
+    OtherProcess::say(channel, hint);
+  });
+  const std::string heard = other.hear();
+  EXPECT_NE(heard.find("dispose conversations"), std::string::npos) << heard;
+}
+
 // LC-02
 TEST_F(LinuxLifecycle, EightThreadsAndFourProcessesGetOneSandbox) {
   std::vector<std::unique_ptr<OtherProcess>> others;

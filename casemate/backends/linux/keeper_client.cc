@@ -127,11 +127,17 @@ std::string start_hint(const std::system_error& error) {
     return "/proc has no entry for this process: mount one of its own pid namespace "
            "(unshare --mount-proc)";
   }
-  return error.code().value() == EFBIG ? "raise this process's limit on file sizes (ulimit -f)"
-                                       : "";
+  if (error.code().value() == EFBIG) return "raise this process's limit on file sizes (ulimit -f)";
+  return descriptor_hint(error);
 }
 
 }  // namespace
+
+std::string descriptor_hint(const std::system_error& error) {
+  return error.code().value() == EMFILE
+             ? "dispose conversations that are over, or raise the limit on open files (ulimit -n)"
+             : "";
+}
 
 std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const int> descriptors,
                                    const CallControl& control) {

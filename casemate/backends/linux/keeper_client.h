@@ -5,12 +5,18 @@
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <string>
+#include <system_error>
 
 #include "casemate/core/control.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::linux_backend {
+
+// What to do about EMFILE, empty for every other error: each sandbox that this process holds costs
+// it two descriptors.
+std::string descriptor_hint(const std::system_error& error);
 
 // The host's end of its keeper: started at the first need, started anew when it died, never a
 // child of this process. Thread-safe; sandboxes are made one after another.

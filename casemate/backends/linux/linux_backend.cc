@@ -62,7 +62,8 @@ auto as_provider(Act&& act) {
   try {
     return act();
   } catch (const std::system_error& error) {
-    throw SandboxUnavailable(fmt::format("the linux backend: {}", error.what()));
+    throw SandboxUnavailable(fmt::format("the linux backend: {}", error.what()),
+                             descriptor_hint(error));
   }
 }
 
@@ -231,7 +232,8 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
         .record = std::move(record), .directory = std::move(directory), .lease = std::move(*lease)};
   } catch (const std::system_error& error) {
     leave_nothing();
-    throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", error.what()));
+    throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", error.what()),
+                             descriptor_hint(error));
   } catch (...) {
     leave_nothing();
     throw;
@@ -290,7 +292,8 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(
     try {
       connection = connect_to(held->directory.get(), guest::kAgentSocketName);
     } catch (const std::system_error& error) {
-      throw SandboxUnavailable(fmt::format("the sandbox cannot be reached: {}", error.what()));
+      throw SandboxUnavailable(fmt::format("the sandbox cannot be reached: {}", error.what()),
+                               descriptor_hint(error));
     }
     if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
     return std::move(*connection);

@@ -44,7 +44,7 @@ class OverExecOnLinux : public linux_tests::LinuxTest {
   }
 
   OverExecResult run(std::string_view program, const CallControl& control = {}) {
-    std::vector<std::string> names = registry->names();
+    const std::vector<std::string> names = registry->names();
     write(layout_->program(), program);
     write(layout_->module(), over_exec_module({.names = names,
                                                .max_calls = registry->surface().max_calls,

@@ -24,8 +24,8 @@ struct BackendDeclarations {
   std::set<OsFamily> os_families{};
   std::set<ImageForm> image_forms{};
   HostToolTransport host_tool_transport = HostToolTransport::none;
-  // Resource bounds it holds (memory, pids, cpu, disk, files); `cpu` means both share and seconds
-  // only where `cpu_seconds_enforceable` says so.
+  // Resource bounds it holds (memory, pids, cpu, disk, files, time); `cpu` means both share and
+  // seconds only where `cpu_seconds_enforceable` says so.
   std::set<Limit> enforceable_limits{};
   bool cpu_seconds_enforceable = false;
 };

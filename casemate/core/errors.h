@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "casemate/base/utf8.h"
+
 namespace casemate {
 
 // Base of all refusals. `message` says what was refused, the value, and what would be accepted;
@@ -17,8 +19,10 @@ namespace casemate {
 // only `Tool::invoke`'s table decides what a model sees.
 class SandboxError : public std::runtime_error {
  public:
+  // What is not UTF-8 in them becomes U+FFFD: callers quote kinds, paths and names of any bytes.
   explicit SandboxError(const std::string& message, std::string hint = {})
-      : std::runtime_error(message), hint_(std::move(hint)) {}
+      : std::runtime_error(replace_invalid_utf8(message)),
+        hint_(is_valid_utf8(hint) ? std::move(hint) : replace_invalid_utf8(hint)) {}
 
   // The contract's name of the refusal, for example "SandboxBusy". Never changes between releases.
   virtual std::string_view code() const noexcept = 0;
@@ -59,8 +63,8 @@ class Carrying final : public R, public Load {
 
 // A value is malformed at construction (the reference's ValueError and TypeError).
 using InvalidArgument = Refusal<"InvalidArgument">;
-// A configuration file cannot be read, or says what nothing here understands. The message begins with
-// FILE:LINE where there is a line.
+// A configuration file cannot be read, or says what nothing here understands. The message begins
+// with FILE:LINE where there is a line.
 using ConfigInvalid = Refusal<"ConfigInvalid">;
 // No backend is registered, or none has the selected name.
 using NoSandboxBackend = Refusal<"NoSandboxBackend">;
@@ -105,7 +109,8 @@ using NoSuchSandbox = Refusal<"NoSuchSandbox">;
 // A guest path leads outside the working directory, through a link, or names the directory itself.
 using SandboxPathRefused = Refusal<"SandboxPathRefused">;
 
-// A file operation failed inside the guest with an errno (reading a link is ELOOP).
+// A file operation failed with an errno (reading a link is ELOOP): the guest's for `GuestFiles`,
+// the host's for file stores and sinks.
 class SandboxFileError : public Refusal<"SandboxFileError"> {
  public:
   SandboxFileError(const std::string& message, int error_number, std::string hint = {})

@@ -83,5 +83,11 @@ TEST(Errors, AFileErrorCarriesTheGuestsErrno) {
   EXPECT_EQ(refusal.hint(), "read the file itself");
 }
 
+TEST(SandboxError, IsUtf8WhateverItQuotes) {
+  const InvalidArgument refusal("kind 'a\xff'", "not \x80");
+  EXPECT_EQ(refusal.message(), "kind 'a\uFFFD'");
+  EXPECT_EQ(refusal.hint(), "not \uFFFD");
+}
+
 }  // namespace
 }  // namespace casemate

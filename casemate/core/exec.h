@@ -93,8 +93,8 @@ struct ExecResult {
   // Where the cut lies in the bytes above; see `CapturedStream::cut_at`.
   std::uint64_t stdout_cut_at = 0;
   std::uint64_t stderr_cut_at = 0;
-  // The limit that bit, also when the program survived it (a child killed for memory, a refused
-  // fork). `time` on a timeout.
+  // The limit that bit, as far as the backend can tell (its page says), also when the program
+  // survived it (a child killed for memory, a refused fork). `time` on a timeout.
   std::optional<Limit> limit{};
   // From the program's start to the known end of all it started.
   std::chrono::nanoseconds wall{0};

@@ -96,7 +96,7 @@ class Process {
 
 // What a call is opened with.
 struct CallProfile {
-  // 12 hex digits that name the call's directory; empty means fresh random ones.
+  // 12 lower-case hex digits that name the call's directory; empty means fresh random ones.
   std::string id{};
 };
 
@@ -115,7 +115,8 @@ class Call : public GuestFiles {
   // Starts a program. Returns once the guest said that it begins; before that an end may be
   // retried, after it never is. A program that cannot be executed is `SandboxFileError` with the
   // guest's errno (ENOENT: not found, EACCES: not executable); a bad directory is
-  // `SandboxPathRefused` or `SandboxFileError`. Several may run at once.
+  // `SandboxPathRefused` or `SandboxFileError`; a malformed request (no word in argv, a NUL in a
+  // string, no descriptor to forward) is `InvalidArgument`. Several may run at once.
   virtual std::unique_ptr<Process> start(const ExecRequest& request,
                                          const CallControl& control) = 0;
 
@@ -152,7 +153,7 @@ class Sandbox : public GuestFiles {
   virtual SandboxInfo info() const = 0;
 
   // Opens a scope. Throws `SandboxUnavailable`, `SandboxTimeout`, `SandboxCancelled`,
-  // `InvalidArgument` for an id that is not 12 hex digits or that an open call has.
+  // `InvalidArgument` for an id that is not 12 lower-case hex digits or that an open call has.
   virtual std::unique_ptr<Call> open_call(const CallProfile& profile,
                                           const CallControl& control) = 0;
 
@@ -163,7 +164,9 @@ class Sandbox : public GuestFiles {
                               const CallControl& control);
 
   // The methods of a call that lasts one request: opened, used, closed. File operations see what
-  // the sandbox keeps (`work_dir` and the home directory), never another call's directory.
+  // the sandbox keeps (`work_dir` and the home directory), never another call's directory. Only
+  // `exec` says in its result whether the end of its call is known; who has to know it for file
+  // operations opens a call.
   ExecResult exec(const ExecRequest& request, const CallControl& control);
   void write_file(std::string_view path, std::span<const char> content,
                   std::string_view working_directory, const CallControl& control) override;

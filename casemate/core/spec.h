@@ -53,7 +53,8 @@ struct SandboxSpec {
   std::vector<HostPattern> egress_allow{};
   // Absolute guest path under which calls get their directories.
   std::string work_dir = "/workspace";
-  // Kept with the sandbox under the backend's own prefix; cannot shadow Casemate's.
+  // Kept with the sandbox, as its maker gave them, under the backend's own prefix; cannot shadow
+  // Casemate's. A sandbox is adopted whatever its labels are, and keeps them.
   std::map<std::string, std::string> labels{};
   CapabilitySet requires_capabilities = default_capabilities();
   // Absent: no opinion (the host's floor alone counts), which differs from `process`.
@@ -79,7 +80,7 @@ void check_spec(const SandboxSpec& spec);
 
 // Digest of what a sandbox is made *with*: image, egress rules, resources, work_dir, keep_idle and
 // the guest build. Hex, 64 digits. Two specs with equal fingerprints can share a sandbox; labels,
-// caps and outputs do not count, they belong to the call.
+// caps and outputs do not count.
 std::string spec_fingerprint(const SandboxSpec& spec, std::string_view guest_build);
 
 // `(key, kind)` as 24 hex digits of a SHA-256 over length-prefixed parts (`<len>:` + bytes).

@@ -213,8 +213,7 @@ Refused match_resources(const SandboxSpec& spec, Isolation, const BackendDeclara
                   join_names(declared.enforceable_limits),
                   share_only ? " (of cpu the share, not the seconds)" : ""),
       "select a backend that holds it, or leave it unstated: the sandbox then runs without and "
-      "says "
-      "so in limits_not_held");
+      "says so in limits_not_held");
 }
 
 }  // namespace

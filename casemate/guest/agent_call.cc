@@ -128,8 +128,8 @@ std::unique_ptr<Call> AgentSandbox::open_call(const CallProfile& profile,
                                               const CallControl& control) {
   std::string id = profile.id.empty() ? random_hex(6) : profile.id;
   if (!is_call_id(id)) {
-    throw InvalidArgument(fmt::format("the call id '{}' is refused: it is not 12 hex digits",
-                                      escape_for_display(id)));
+    throw InvalidArgument(fmt::format(
+        "the call id '{}' is refused: it is not 12 lower-case hex digits", escape_for_display(id)));
   }
   if (control.stop.stop_requested()) {
     throw SandboxCancelled("the call was cancelled by its caller");

@@ -43,7 +43,8 @@ struct RouterOptions {
   CapabilitySet denied_capabilities{};
   std::set<Identity> denied_identities{};
   Selection selection = Selection::configured;
-  // Operator's log: disposals, and backends that were passed over. Refusals are thrown, not logged.
+  // Operator's log: backends that were passed over. Refusals are thrown, not logged; what could not
+  // be disposed stands in the log of its backend.
   Log log{};
 };
 

@@ -47,9 +47,9 @@ class Store {
   // link, `SandboxFileError` with ENOENT or ENOTDIR.
   std::string program_directory(std::string_view path, std::string_view working_directory) const;
 
-  // -- As a program or a test sees it: absolute paths, nothing is refused but a malformed one
-  // ------ Each makes the directories above. Throws `InvalidArgument` for a path that is not
-  // absolute, is
+  // -- As a program or a test sees it: absolute paths, nothing is refused but a malformed one -----
+
+  // Each makes the directories above. Throws `InvalidArgument` for a path that is not absolute, is
   // "/", or for `EntryKind::file` without bytes.
   void put(std::string_view absolute_path, Seed seed);
   void put_file(std::string_view absolute_path, std::string bytes);

@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "casemate/core/errors.h"
 #include "casemate/host_tools/over_exec_guest_test.h"
@@ -193,6 +194,32 @@ TEST(OverExec, TakesAnEmptyFileALinkAndADirectoryForNotYetThere) {
   };
   EXPECT_EQ(guest.run().result.exit_code, 4);
   EXPECT_EQ(guest.host_run().counters().dispatched, 1U);
+}
+
+TEST(OverExec, TakesAFileThatGoesWhileItIsReadForNotYetThere) {
+  ScriptedGuest guest;
+  bool gone = false;
+  guest.step = [](ScriptedGuest& program) {
+    program.call_echo(1);
+    if (program.response(1)) program.exit();
+  };
+  guest.before = [&](Operation operation, std::string_view path) {
+    if (operation != Operation::read_file || path != guest.layout().request(1)) return;
+    if (!std::exchange(gone, true)) guest.store().erase(path);
+  };
+  EXPECT_EQ(guest.run().result.exit_code, 0);
+  EXPECT_TRUE(gone);
+}
+
+TEST(OverExec, TakesAFileThatGrowsWhileItIsReadForTooLarge) {
+  ScriptedGuest guest;
+  guest.registry = registry_of({echo()}, {.response_limits = {64, kMiB, 64}});
+  guest.before = [&](Operation operation, std::string_view path) {
+    if (operation != Operation::read_file || path != guest.layout().request(1)) return;
+    guest.store().put_file(path, std::string(65, ' '));
+  };
+  const auto answers = answers_to(guest, {{1, echo_request(1)}}, {1});
+  EXPECT_NE(answers.at(1).find("too large"), std::string::npos);
 }
 
 TEST(OverExec, AMarkThatMakesNoSenseIsAFailedProgram) {

@@ -1,5 +1,7 @@
 #include "casemate/core/sandbox.h"
 
+#include <string>
+#include <type_traits>
 #include <utility>
 
 #include "casemate/core/errors.h"
@@ -7,12 +9,26 @@
 namespace casemate {
 namespace {
 
+void close_or_throw(Call& call) {
+  const std::string id = call.id();
+  if (call.close()) return;
+  throw SandboxUnavailable("the end of call " + id + " in the sandbox could not be shown",
+                           "dispose the sandbox");
+}
+
 // Opens a scope for one request. What the request throws passes through; the call is closed either
 // way, by its destructor if need be.
 template <typename Request>
 auto in_a_call(Sandbox& sandbox, const CallControl& control, Request request) {
   const std::unique_ptr<Call> call = sandbox.open_call({}, control);
-  return request(*call);
+  if constexpr (std::is_void_v<decltype(request(*call))>) {
+    request(*call);
+    close_or_throw(*call);
+  } else {
+    auto answer = request(*call);
+    close_or_throw(*call);
+    return answer;
+  }
 }
 
 }  // namespace

@@ -164,9 +164,10 @@ class Sandbox : public GuestFiles {
                               const CallControl& control);
 
   // The methods of a call that lasts one request: opened, used, closed. File operations see what
-  // the sandbox keeps (`work_dir` and the home directory), never another call's directory. Only
-  // `exec` says in its result whether the end of its call is known; who has to know it for file
-  // operations opens a call.
+  // the sandbox keeps (`work_dir` and the home directory), never another call's directory. Where
+  // the end of such a call cannot be shown, `exec` leaves `stopped_known` false, and a file
+  // operation that was done throws `SandboxUnavailable`: dispose the sandbox. What an operation
+  // itself threw is thrown instead.
   ExecResult exec(const ExecRequest& request, const CallControl& control);
   void write_file(std::string_view path, std::span<const char> content,
                   std::string_view working_directory, const CallControl& control) override;

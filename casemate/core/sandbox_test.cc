@@ -127,8 +127,19 @@ TEST(Sandbox, AFileOperationIsACallOfItsOwn) {
   sandbox.remove("d", "/workspace", Recursive::yes, {});
   EXPECT_EQ(sandbox.list_dir("l", "/workspace", {}).size(), 1U);
   EXPECT_EQ(script.events,
-            (Events{"open", "write w=abc", "gone", "open", "stat s", "gone", "open", "read r 9",
-                    "gone", "open", "remove d all", "gone", "open", "list l", "gone"}));
+            (Events{"open",  "write w=abc", "close",    "gone",   "open",  "stat s", "close",
+                    "gone",  "open",        "read r 9", "close",  "gone",  "open",   "remove d all",
+                    "close", "gone",        "open",     "list l", "close", "gone"}));
+}
+
+TEST(Sandbox, AFileOperationWhoseCallCannotBeClosedSaysThatTheSandboxIsToGo) {
+  Script script;
+  script.close_known = false;
+  ScriptedSandbox sandbox(script);
+  expect_refusal<SandboxUnavailable>([&] { sandbox.read_file("r", "/workspace", 9, {}); },
+                                     "the end of call 0123456789ab");
+  expect_refusal<SandboxUnavailable>([&] { sandbox.remove("d", "/workspace", Recursive::no, {}); },
+                                     "the end of call");
 }
 
 TEST(Sandbox, ARefusedRequestLeavesNoCallOpen) {

@@ -94,7 +94,7 @@ TEST_P(Calls, OneCallsThreadsShareIt) {
 
 TEST_P(Calls, ACallIdIsTwelveHexDigitsAndUsedOnce) {
   for (const char* id : {"x", "0123456789abc", "0123456789aX", "../../../../"}) {
-    expect_refusal<InvalidArgument>([&] { sandbox().open_call({id}, {}); }, "12 hex");
+    expect_refusal<InvalidArgument>([&] { sandbox().open_call({id}, {}); }, "12 lower-case hex");
   }
   const std::unique_ptr<Call> named = sandbox().open_call({"0123456789ab"}, {});
   EXPECT_EQ(named->directory(), sandbox().info().work_dir + "/0123456789ab");

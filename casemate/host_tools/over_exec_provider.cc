@@ -53,7 +53,7 @@ std::optional<std::string> remove_guest_tree(const ExecAndFiles& guest, std::str
     }
     ExecRequest request;
     request.command = Argv{{"rm", "-rf", "--", std::string(path)}};
-    request.directory = "/";
+    request.directory.assign(1, '/');  // g++ 12 takes the literal for an overlap (bug 105651)
     request.timeout =
         std::max(until - std::chrono::steady_clock::now(), std::chrono::steady_clock::duration(1));
     request.capture_bytes = 4096;

@@ -37,7 +37,7 @@ bool kill_guest(const ExecAndFiles& guest, std::int32_t target, std::chrono::nan
   ExecRequest request;
   // A shell's own `kill`: the program of that name is not everywhere.
   request.command = ShellLine{fmt::format("kill -KILL {}", target)};
-  request.directory = "/";
+  request.directory.assign(1, '/');  // g++ 12 takes the literal for an overlap (bug 105651)
   request.timeout = patience;
   request.capture_bytes = 4096;
   try {

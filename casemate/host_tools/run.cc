@@ -91,6 +91,7 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
 
   void dispatch(std::string_view name, std::string_view arguments, std::uint64_t framing_bytes,
                 Answered answered) {
+    const auto self = shared_from_this();
     const auto call = std::make_shared<HostToolCallState>();
     call->name = name;
     call->framing_bytes = framing_bytes;
@@ -237,6 +238,8 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
 
   // Runs what may run, oldest first, on this thread.
   void run_waiting() {
+    // A function may stay away for longer than the run is there.
+    const auto self = shared_from_this();
     while (const CallPointer call = take_runnable()) {
       execute(call);
     }
@@ -272,8 +275,6 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
   }
 
   void execute(const CallPointer& call) {
-    // From here on the thread may stay away for ever; `self` and `call` keep what it uses.
-    const auto self = shared_from_this();
     {
       const Crew::Busy busy(*crew);
       std::optional<std::string> text = call_function(*call);

@@ -16,6 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("CASEMATE_BUILD_DIR", ROOT / "build/release")) / "casemate"
+# A sanitizer reserves terabytes of addresses and reads /proc before the program begins.
+SANITIZED = PROGRAM.exists() and b"__asan_init" in PROGRAM.read_bytes()
 SOAK = os.environ.get("CASEMATE_SOAK") == "1"
 CAP = 10 * 1024 * 1024  # of a stream in the JSON object
 

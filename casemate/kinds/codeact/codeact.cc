@@ -86,6 +86,7 @@ ToolResult execute(const boost::json::object& arguments, const ToolCall& call,
       .output_sink = options.output_sink,
       .capture_bytes = options.capture_bytes,
       .owner = session.owner(),
+      .unsafe_shared_store = options.unsafe_shared_store,
   };
   CodeactRequest request;
   request.code = arguments.at("code").get_string();

@@ -183,6 +183,16 @@ TEST(CodeactTools, RefuseAStoreThatReadsWhatTheSinkLands) {
   expect_refused(scripted, options, "");
   options.unsafe_shared_store = UnsafeSharedStore();
   EXPECT_EQ(make(scripted, options).size(), 1U);
+  // The road that every front end takes asks the same, before anything is touched.
+  scripted.wiring.file_store = options.file_store;
+  scripted.wiring.output_sink = options.output_sink;
+  CodeactRequest request;
+  request.code = "pass";
+  expect_refusal<InvalidArgument>([&] { scripted.run(request); });
+  EXPECT_TRUE(scripted.untouched());
+  scripted.wiring.unsafe_shared_store = UnsafeSharedStore();
+  scripted.run(request);
+  EXPECT_FALSE(scripted.untouched());
   std::filesystem::remove_all(root);
 }
 

@@ -146,6 +146,9 @@ void check_wiring(const CodeactWiring& wiring, const CodeactRequest& request) {
   if (!request.files.empty() && !wiring.file_store) {
     throw InvalidArgument("files are named in a request, but there is no store to take them from");
   }
+  if (wiring.file_store && wiring.output_sink && !wiring.unsafe_shared_store) {
+    refuse_overlap(*wiring.output_sink, *wiring.file_store);
+  }
 }
 
 void check_output_names(std::span<const std::string> names, const TransferLimits& limits,

@@ -43,6 +43,8 @@ struct CodeactWiring {
   std::uint64_t capture_bytes = kDefaultCaptureBytes;
   // For reports and the log: who runs it ("execute_code", "casemate run").
   GuestCall::Owner owner;
+  // Allows a directory store and a file-system sink that overlap.
+  std::optional<UnsafeSharedStore> unsafe_shared_store{};
 };
 
 // What is asked. Everything here may come from a model but `environment`, `stdin_descriptor` and
@@ -110,7 +112,8 @@ struct CodeactRun {
 
 // Runs a program. Refuses, before anything is read or started, in this order:
 //   the key (`InvalidArgument`); a timeout that is not above 0 or over 7 days, outputs or a sink
-//   that do not fit the wiring (`InvalidArgument`, `SandboxOutputSinkRequired`);
+//   that do not fit the wiring, a store and a sink that overlap (`InvalidArgument`,
+//   `SandboxOutputSinkRequired`);
 //   names of outputs: more than `files_out.max_files` (`SandboxTransferCapExceeded`), a rule
 //   broken, the same file twice, one a directory of another;
 //   more files than `files_in.max_files` less one for the program, then the program's bytes

@@ -13,6 +13,7 @@
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent_process.h"
+#include "casemate/guest/exec_request.h"
 #include "casemate/sys/socket.h"
 
 namespace casemate::guest {

@@ -7,15 +7,11 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
 
-#include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
-#include "casemate/core/guest_path.h"
 
 namespace casemate::guest {
 namespace {
@@ -26,33 +22,6 @@ using Clock = SteadyTime::clock;
 
 // After so many frames the caller's bounds are looked at again, however much more is there.
 constexpr int kFramesAtOnce = 16;
-
-void check_word(std::string_view what, std::string_view text) {
-  if (text.find('\0') == std::string_view::npos) return;
-  throw InvalidArgument(fmt::format("{} of a program holds a NUL byte", what));
-}
-
-[[noreturn]] void refuse_size() {
-  throw SandboxFileError(
-      "the program's arguments and environment are too long: at most 128 KiB each and 1 MiB in all",
-      E2BIG, "hand over large data as a file or on standard input");
-}
-
-std::string error_text(int error) { return std::generic_category().message(error); }
-
-Outcome outcome_of(EndCause cause) {
-  switch (cause) {
-    case EndCause::exited:
-      return Outcome::exited;
-    case EndCause::signaled:
-      return Outcome::signaled;
-    case EndCause::timed_out:
-      return Outcome::timed_out;
-    case EndCause::cancelled:
-      return Outcome::cancelled;
-  }
-  throw ProtocolError("an unknown cause of an end");
-}
 
 ExecResult cancelled_result(bool stopped_known) {
   ExecResult result;
@@ -71,55 +40,6 @@ class NeverStarted : public Process {
 };
 
 }  // namespace
-
-std::string encode_request(const ExecRequest& request, const std::string& work) {
-  Exec message;
-  if (const auto* line = std::get_if<ShellLine>(&request.command)) {
-    message.argv = {"/bin/sh", "-c", line->line};
-  } else {
-    message.argv = std::get<Argv>(request.command).words;
-  }
-  if (message.argv.empty()) {
-    throw InvalidArgument("a program's argv is empty: it needs the program's name at least");
-  }
-  for (const std::string& word : message.argv) check_word("an argument", word);
-  for (const auto& [name, value] : request.environment) {
-    if (name.empty() || name.find('=') != std::string::npos) {
-      throw InvalidArgument(
-          fmt::format("the environment name '{}' is refused: it is empty or holds '='",
-                      escape_for_display(name)));
-    }
-    check_word("an environment name", name);
-    check_word("an environment value", value);
-    message.environment.emplace_back(name, value);
-  }
-  const std::string joined =
-      request.directory.starts_with('/') ? request.directory : work + "/" + request.directory;
-  message.directory = confine_guest_path(joined, "/");
-  if (message.directory.size() >= kMaxPath) {
-    throw SandboxFileError("the program's directory is longer than 4095 bytes", ENAMETOOLONG);
-  }
-  message.stdin_piped = request.stdin_mode != StdinMode::empty;
-  if (request.timeout) {
-    if (request.timeout->count() <= 0) {
-      throw InvalidArgument("a program's timeout is refused: it is not above 0");
-    }
-    message.timeout_ns = static_cast<std::uint64_t>(request.timeout->count());
-  }
-  if (request.stdin_mode == StdinMode::forwarded && request.stdin_descriptor < 0) {
-    throw InvalidArgument("forwarded input needs an open stdin_descriptor");
-  }
-  // What the decoder takes, so that the guest is never asked for what it must refuse.
-  try {
-    std::string payload = encode(message);
-    decode_exec(payload);
-    return payload;
-  } catch (const std::length_error&) {
-    refuse_size();
-  } catch (const ProtocolError&) {
-    refuse_size();
-  }
-}
 
 AgentProcess::AgentProcess(sys::UniqueFd connection, const std::string& payload,
                            const ExecRequest& request,
@@ -330,119 +250,6 @@ void AgentProcess::take_output(OutputStream stream, const Frame& frame) {
   const auto taken = Clock::now() - before;
   if (backstop_at_) *backstop_at_ += taken;
   if (cancel_until_) *cancel_until_ += taken;
-}
-
-// -- Ends ----------------------------------------------------------------------------------------
-
-void AgentProcess::finish(const Ended& ended) {
-  if (ended.cause == EndCause::timed_out && !timeout_) {
-    throw ProtocolError("a timeout that was not asked for");
-  }
-  if (ended.cause == EndCause::cancelled && !cancel_until_) {
-    throw ProtocolError("a cancel that was not asked for");
-  }
-  if (reader_.next()) throw ProtocolError("a frame after the program's end");
-  ExecResult result;
-  result.outcome = outcome_of(ended.cause);
-  if (ended.cause == EndCause::exited) result.exit_code = ended.exit_code;
-  if (ended.cause == EndCause::signaled) result.signal = signal_name(ended.signal);
-  if (ended.cause == EndCause::timed_out) result.limit = Limit::time;
-  result.wall = nanoseconds(static_cast<std::int64_t>(ended.wall_ns));
-  result.cpu = nanoseconds(static_cast<std::int64_t>(ended.cpu_ns));
-  result.peak_memory = ended.max_rss;
-  result.stopped_known = ended.stopped_known;
-  if (accounting_) accounting_->finish(before_, result);
-  // A full disk is what failed a program only when it failed.
-  const bool failed = result.outcome != Outcome::exited || result.exit_code != 0;
-  if (ended.disk_full && failed && !result.limit) result.limit = Limit::disk;
-  fill_streams(result);
-  result_ = std::move(result);
-  state_ = State::ended;
-  disconnect();
-}
-
-// Without a report. When the counters say that memory ran out, the exec's init was the victim; else
-// the guest failed, and no exit status is ever made up.
-void AgentProcess::stream_ended() {
-  disconnect();
-  if (state_ == State::running && accounting_) {
-    ExecResult result;
-    result.outcome = Outcome::signaled;
-    result.signal = signal_name(SIGKILL);
-    result.wall = Clock::now() - requested_at_;
-    accounting_->finish(before_, result);
-    if (result.outcome == Outcome::out_of_memory) {
-      fill_streams(result);
-      result_ = std::move(result);
-      state_ = State::ended;
-      return;
-    }
-  }
-  throw_guest_gone();
-}
-
-// Keeps what is being thrown as the failure of this and every later wait. Where the provider failed
-// under a program that ran, what had come of its output goes with it. A listener may throw the same
-// refusals, of another sandbox: then there still is a connection.
-void AgentProcess::fail() {
-  const bool ran = state_ == State::running;
-  const auto keep = [&]<typename R>(const R& refusal) {
-    failure_ = std::current_exception();
-    const bool provider = !connection_;
-    abandon();
-    if (!ran || !provider) return;
-    failure_ =
-        std::make_exception_ptr(Carrying<R, ReceivedOutput>(refusal, {out_.take(), err_.take()}));
-  };
-  try {
-    try {
-      throw;
-    } catch (const ProtocolError& error) {
-      disconnect();
-      throw_guest_lied(error.what());
-    }
-  } catch (const SandboxUnavailable& refusal) {
-    keep(refusal);
-  } catch (const SandboxTimeout& refusal) {
-    keep(refusal);
-  } catch (...) {
-    failure_ = std::current_exception();
-    abandon();
-  }
-}
-
-void AgentProcess::fail_start(const Failure& failure) {
-  const std::string why = error_text(failure.error);
-  switch (failure.reason) {
-    case FailureReason::path_refused:
-      throw SandboxPathRefused("the program's directory leads through a link",
-                               "name the directory itself");
-    case FailureReason::directory:
-      throw SandboxFileError(fmt::format("the program's directory cannot be used: {}", why),
-                             failure.error);
-    case FailureReason::errno_value:
-      throw SandboxFileError(fmt::format("the program cannot be executed: {}", why), failure.error);
-    case FailureReason::no_resources:
-      write_log(parts_->log, LogLevel::warning,
-                fmt::format("sandbox {}: starting a program failed: {} ({})", parts_->info.id,
-                            escape_for_display(failure.text), why));
-      throw SandboxUnavailable(
-          fmt::format("the sandbox could not provide for another program: {}", why));
-    case FailureReason::over_cap:
-      break;
-  }
-  throw ProtocolError("a start that failed for a reason of files");
-}
-
-void AgentProcess::fill_streams(ExecResult& result) {
-  CapturedStream out = out_.take();
-  CapturedStream err = err_.take();
-  result.stdout = std::move(out.bytes);
-  result.stdout_missing_bytes = out.missing_bytes;
-  result.stdout_cut_at = out.cut_at;
-  result.stderr = std::move(err.bytes);
-  result.stderr_missing_bytes = err.missing_bytes;
-  result.stderr_cut_at = err.cut_at;
 }
 
 void AgentProcess::request_cancel() {

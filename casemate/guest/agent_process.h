@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "casemate/core/capture.h"
 #include "casemate/core/sandbox.h"
@@ -19,10 +20,6 @@
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::guest {
-
-// The wire form of a request whose paths are resolved against `work` (the call's `work/`). Throws
-// `InvalidArgument`, `SandboxPathRefused`, `SandboxFileError` (E2BIG).
-std::string encode_request(const ExecRequest& request, const std::string& work);
 
 // One exec connection. See `Process`.
 class AgentProcess : public Process {

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <utility>
 
+#include "casemate/base/digest.h"
 #include "casemate/base/json.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
@@ -211,6 +212,21 @@ std::string lock_name(std::string_view digest) {
   return std::string(digest.substr(0, kLockDigits)) + ".lock";
 }
 
+std::string new_sandbox_id() { return random_hex(8); }
+
+UniqueFd open_sandbox(int parent, const std::string& name) {
+  return UniqueFd(openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+std::optional<Record> read_record(int directory) {
+  try {
+    const auto text = sys::read_file_if_there(directory, guest::kRecordName, 1 << 20);
+    return text ? decode_record(*text) : std::nullopt;
+  } catch (const std::system_error&) {
+    return std::nullopt;
+  }
+}
+
 std::optional<UniqueFd> connect_to(int directory, const char* name) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket) sys::throw_errno("making a socket");
@@ -227,8 +243,7 @@ std::optional<UniqueFd> connect_to(int directory, const char* name) {
 }
 
 void remove_sandbox_directory(int parent, const std::string& name) noexcept {
-  const UniqueFd directory(
-      openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const UniqueFd directory = open_sandbox(parent, name);
   if (!directory) return;
   for (const char* file : {guest::kAgentSocketName, guest::kLeaseSocketName, guest::kBusyLockName,
                            guest::kRecordName}) {

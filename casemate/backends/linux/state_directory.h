@@ -103,6 +103,15 @@ std::string lock_name(std::string_view digest);
 // The lock that is held, shared, while something is in `new/`.
 inline constexpr char kNewLock[] = "new.lock";
 
+// A fresh one, never used before.
+std::string new_sandbox_id();
+
+// The directory of that name, to go through; invalid when it is not there.
+sys::UniqueFd open_sandbox(int parent, const std::string& name);
+
+// The record of the sandbox in that directory; absent when there is none that this build can read.
+std::optional<Record> read_record(int directory);
+
 // Connects to a socket in a sandbox's directory. Absent when nobody listens there.
 std::optional<sys::UniqueFd> connect_to(int directory, const char* name);
 

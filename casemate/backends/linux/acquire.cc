@@ -1,0 +1,154 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "casemate/backends/linux/call_accounting.h"
+#include "casemate/backends/linux/lease.h"
+#include "casemate/backends/linux/linux_backend_impl.h"
+#include "casemate/backends/linux/spec_check.h"
+#include "casemate/core/errors.h"
+#include "casemate/guest/agent/guest_program.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/guest/agent_sandbox.h"
+
+namespace casemate {
+
+using namespace linux_backend;
+using sys::UniqueFd;
+
+namespace {
+
+void check_control(const CallControl& control) {
+  if (control.stop.stop_requested()) throw SandboxCancelled("cancelled before a sandbox was had");
+  if (control.deadline && std::chrono::steady_clock::now() >= *control.deadline) {
+    throw SandboxTimeout("the deadline came before a sandbox was had");
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, const SandboxSpec& spec,
+                                                     const CallControl& control) {
+  check_key(key);
+  check_spec(spec);
+  linux_backend::check_servable(spec, declarations());
+  check_control(control);
+  const std::string digest = identity_digest(key, spec.kind);
+  const std::string fingerprint = spec_fingerprint(spec, guest::guest_build_id());
+  // Held by this process, so nobody else had reason to make or replace it: no lock and no file.
+  const auto find_held = [&] {
+    auto held = held_.find(digest);
+    return held && held->record.fingerprint == fingerprint ? held : nullptr;
+  };
+  if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
+
+  const StateDirectory& found = state();
+  keeper_.start_ahead();
+  held_.drop_dead();
+  sweep(/*everything=*/false);
+  const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
+                                       control, "the sandbox's lock");
+  // Another thread may have made it meanwhile.
+  if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
+  if (UniqueFd directory = open_sandbox(found.sandboxes(), digest)) {
+    std::optional<Record> record = read_record(directory.get());
+    std::optional<UniqueFd> lease = take_lease(directory.get(), control);
+    const std::string id = record ? record->id : new_sandbox_id();
+    if (record && lease) {
+      if (record->fingerprint == fingerprint) {
+        return hold(digest,
+                    {.record = std::move(*record),
+                     .directory = std::move(directory),
+                     .lease = std::move(*lease)},
+                    /*reused=*/true);
+      }
+      const auto idle =
+          FileLock::attempt(directory.get(), guest::kBusyLockName, FileLock::Kind::exclusive);
+      if (!idle) {
+        throw SandboxBusy(
+            fmt::format("the sandbox {} of kind {} runs a call and was made with another image, "
+                        "limits, egress or build",
+                        id, spec.kind),
+            "wait for the call to end, or use another thread in the key");
+      }
+      // Under the lock: a call that opens in this moment is refused instead of killed.
+      discard(digest, id);
+    } else {
+      discard(digest, id);
+    }
+  }
+  return hold(digest, create(key, spec, digest, control), /*reused=*/false);
+}
+
+std::shared_ptr<Sandbox> LinuxBackend::Impl::attach(const SandboxKey& key, std::string_view kind,
+                                                    const CallControl& control) {
+  check_key(key);
+  check_control(control);
+  const std::string digest = identity_digest(key, kind);
+  if (const auto held = held_.find(digest)) return hand_out(held, /*reused=*/true);
+  const StateDirectory& found = state();
+  const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
+                                       control, "the sandbox's lock");
+  if (const auto held = held_.find(digest)) return hand_out(held, /*reused=*/true);
+  UniqueFd directory = open_sandbox(found.sandboxes(), digest);
+  if (directory) {
+    std::optional<Record> record = read_record(directory.get());
+    std::optional<UniqueFd> lease = take_lease(directory.get(), control);
+    if (record && lease) {
+      return hold(digest,
+                  {.record = std::move(*record),
+                   .directory = std::move(directory),
+                   .lease = std::move(*lease)},
+                  /*reused=*/true);
+    }
+  }
+  throw NoSuchSandbox(fmt::format("no sandbox of kind {} lives under this key", kind),
+                      "acquire makes one");
+}
+
+// Under the key's lock. The lease is this process's from now on.
+std::shared_ptr<Sandbox> LinuxBackend::Impl::hold(const std::string& digest, HeldSandbox sandbox,
+                                                  bool reused) {
+  const auto held = std::make_shared<const HeldSandbox>(std::move(sandbox));
+  held_.put(digest, held);
+  return hand_out(held, reused);
+}
+
+std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(
+    const std::shared_ptr<const HeldSandbox>& held, bool reused) const {
+  const Record& record = held->record;
+  guest::AgentSandboxParts parts;
+  parts.info = {.id = record.id,
+                .backend = "linux",
+                .isolation = Isolation::container,
+                .reused = reused,
+                .image = record.image,
+                .egress = Egress::closed,
+                .work_dir = record.work_dir,
+                .limits_not_held = record.limits_not_held};
+  parts.connect = [held](const CallControl&) {
+    std::optional<UniqueFd> connection;
+    try {
+      connection = connect_to(held->directory.get(), guest::kAgentSocketName);
+    } catch (const std::system_error& error) {
+      throw SandboxUnavailable(fmt::format("the sandbox cannot be reached: {}", error.what()),
+                               descriptor_hint(error));
+    }
+    if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
+    return std::move(*connection);
+  };
+  parts.account = [held, layout = held_part(layout_, record.ungrouped)](std::string_view call) {
+    return std::make_shared<LinuxCallAccounting>(
+        layout, held->record.id, std::string(call), held->record.pids,
+        std::shared_ptr<const UniqueFd>(held, &held->directory));
+  };
+  // For a handle that outlives the backend.
+  parts.lease = held;
+  parts.log = options_.log;
+  return std::make_shared<guest::AgentSandbox>(std::move(parts));
+}
+
+}  // namespace casemate

@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+#include <stdio.h>
+
+#include <cstring>
+#include <optional>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "casemate/backends/linux/lease.h"
+#include "casemate/backends/linux/linux_backend_impl.h"
+#include "casemate/backends/linux/spec_check.h"
+#include "casemate/core/errors.h"
+#include "casemate/guest/agent/guest_program.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
+
+namespace casemate {
+
+using namespace linux_backend;
+using sys::UniqueFd;
+
+namespace {
+
+template <std::size_t Bytes>
+void copy_text(char (&to)[Bytes], const std::string& from) {
+  if (from.size() >= Bytes) {
+    throw SandboxUnavailable(fmt::format("\"{}\" is longer than {} bytes", from, Bytes - 1));
+  }
+  std::memcpy(to, from.c_str(), from.size() + 1);
+}
+
+}  // namespace
+
+HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec& spec,
+                                       const std::string& digest, const CallControl& control) {
+  const StateDirectory& found = state();
+  Record record{.id = new_sandbox_id(),
+                .key = key,
+                .kind = spec.kind,
+                .fingerprint = spec_fingerprint(spec, guest::guest_build_id()),
+                .image = spec.image.value_or("host"),
+                .work_dir = spec.work_dir,
+                .created = boot_time(),
+                .labels = spec.labels,
+                .limits_not_held = {},
+                .ungrouped = {},
+                .pids = spec.resources.pids.value};
+  const FileLock making =
+      FileLock::wait(found.locks(), kNewLock, FileLock::Kind::shared, control, "a sweep");
+  std::optional<std::uint64_t> number;
+  const auto leave_nothing = [&] {
+    if (number) keeper_.give_up(*number);
+    end(found.fresh(), record.id);
+  };
+  try {
+    sys::make_directory_at(found.fresh(), record.id.c_str(), 0700);
+    UniqueFd directory = open_sandbox(found.fresh(), record.id);
+    if (!directory) sys::throw_errno("opening the sandbox's directory");
+    const auto failed = carry_out(sandbox_steps(layout_, record.id, spec.resources));
+    record.limits_not_held = linux_backend::settle_limits(spec.resources, declarations(), failed);
+    for (const auto& [limit, why] : failed) record.ungrouped.insert(limit);
+    sys::write_file_at(directory.get(), guest::kRecordName, encode_record(record), 0600);
+    sys::write_file_at(directory.get(), guest::kBusyLockName, "", 0600);
+    number = ask_keeper(record, spec, directory.get(), control);
+    std::optional<UniqueFd> lease = take_lease(directory.get(), control);
+    if (!lease) throw SandboxUnavailable("the sandbox ended right after it was made");
+    if (renameat2(found.fresh(), record.id.c_str(), found.sandboxes(), digest.c_str(),
+                  RENAME_NOREPLACE) < 0) {
+      sys::throw_errno("publishing the sandbox");
+    }
+    return {
+        .record = std::move(record), .directory = std::move(directory), .lease = std::move(*lease)};
+  } catch (const std::system_error& error) {
+    leave_nothing();
+    throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", error.what()),
+                             descriptor_hint(error));
+  } catch (...) {
+    leave_nothing();
+    throw;
+  }
+}
+
+// Returns the keeper's number for it.
+std::uint64_t LinuxBackend::Impl::ask_keeper(const Record& record, const SandboxSpec& spec,
+                                             int directory, const CallControl& control) {
+  const Resources& resources = spec.resources;
+  guest::CreateSandbox request{};
+  copy_text(request.id, record.id);
+  copy_text(request.work_dir, record.work_dir);
+  // A pair of host ids of its own for each sandbox, far above those of people and containers: what
+  // the kernel counts by user is then counted by sandbox. Two that meet share those counters only.
+  std::random_device device;
+  request.first_host_id = 0x70000000U + 2 * (device() & 0x00ffffffU);
+  for (const std::string& path : sandbox_directories(layout_, record.id)) {
+    copy_text(request.control_group_paths[request.control_groups++], path);
+  }
+  request.disk_bytes = resources.disk_bytes.value;
+  request.disk_inodes = resources.disk_inodes.value;
+  request.open_files =
+      record.limits_not_held.contains(Limit::files) ? 0 : resources.open_files.value;
+  // Without the controller the kernel still counts processes by user and user namespace.
+  if (!held_part(layout_, record.ungrouped).pids) request.processes = resources.pids.value;
+  request.keep_idle_ms = static_cast<std::uint64_t>(spec.keep_idle.count());
+  const std::vector<UniqueFd> members = open_members(agent_directories(layout_, record.id));
+  std::vector<int> descriptors{directory};
+  for (const UniqueFd& member : members) descriptors.push_back(member.get());
+  return keeper_.create(request, descriptors, control);
+}
+
+}  // namespace casemate

@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+#include <stdio.h>
+
+#include <cerrno>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "casemate/backends/linux/lease.h"
+#include "casemate/backends/linux/linux_backend_impl.h"
+#include "casemate/base/utf8.h"
+#include "casemate/sys/cgroup.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
+
+namespace casemate {
+
+using namespace linux_backend;
+using sys::UniqueFd;
+
+int LinuxBackend::Impl::dispose_where(const std::function<bool(const Record&)>& wanted) noexcept {
+  int ended = 0;
+  try {
+    const StateDirectory& found = state();
+    for (const std::string& digest : sys::list_directory_at(found.sandboxes(), ".")) {
+      if (end_wanted(digest, wanted)) ++ended;
+    }
+    held_.drop_dead();
+    sweep(/*everything=*/true);
+  } catch (const std::exception& error) {
+    write_log(options_.log, LogLevel::warning,
+              fmt::format("linux: ending sandboxes: {}", error.what()));
+  }
+  return ended;
+}
+
+// Whether it was wanted and lived. A failure is this sandbox's alone: the others of a conversation
+// still have to end.
+bool LinuxBackend::Impl::end_wanted(const std::string& digest,
+                                    const std::function<bool(const Record&)>& wanted) {
+  const StateDirectory& found = state();
+  const UniqueFd directory = open_sandbox(found.sandboxes(), digest);
+  const std::optional<Record> first = directory ? read_record(directory.get()) : std::nullopt;
+  if (!first || !wanted(*first)) return false;
+  try {
+    const FileLock lock = FileLock::wait(found.locks(), lock_name(digest),
+                                         FileLock::Kind::exclusive, {}, "the sandbox's lock");
+    // Another may have taken its place while this one waited.
+    const UniqueFd current = open_sandbox(found.sandboxes(), digest);
+    const std::optional<Record> record = current ? read_record(current.get()) : std::nullopt;
+    return record && wanted(*record) && discard(digest, record->id);
+  } catch (const std::exception& error) {
+    write_log(options_.log, LogLevel::error,
+              fmt::format("linux: ending sandbox {} (scope '{}', thread '{}'): {}", first->id,
+                          escape_for_display(first->key.scope),
+                          escape_for_display(first->key.thread_id), error.what()));
+    return false;
+  }
+}
+
+// Under the key's lock. Returns whether it lived.
+bool LinuxBackend::Impl::discard(const std::string& digest, const std::string& id) {
+  const StateDirectory& found = state();
+  // Until the end: given back before, the last lease would end the sandbox by itself, and it would
+  // not count as ended here.
+  const std::shared_ptr<const HeldSandbox> held = held_.take(digest, id);
+  if (renameat(found.sandboxes(), digest.c_str(), found.trash(), id.c_str()) < 0) {
+    if (errno == ENOENT) return false;
+    // A directory that an earlier discard left under this id: it goes under another name.
+    const std::string other = new_sandbox_id();
+    if (renameat(found.sandboxes(), digest.c_str(), found.trash(), other.c_str()) < 0) {
+      sys::throw_errno("discarding a sandbox");
+    }
+    return end(found.trash(), other);
+  }
+  return end(found.trash(), id);
+}
+
+// Ends the sandbox in that directory and removes all that belongs to it. Returns whether it lived.
+bool LinuxBackend::Impl::end(int parent, const std::string& name) {
+  const UniqueFd directory = open_sandbox(parent, name);
+  if (!directory) return false;
+  const std::optional<Record> record = read_record(directory.get());
+  const bool lived = kill_agent(directory.get());
+  // The directory's name is the id wherever it was not given another.
+  const std::string id = record ? record->id : name;
+  bool gone = true;
+  for (const std::string& group : sandbox_directories(layout_, id)) {
+    if (sys::remove_control_group(group) != 0) gone = false;
+  }
+  // Otherwise it stays for the next sweep, which finds the groups by it.
+  if (gone) remove_sandbox_directory(parent, name);
+  return lived;
+}
+
+void LinuxBackend::Impl::sweep(bool everything) noexcept {
+  try {
+    const StateDirectory& found = state();
+    for (const std::string& name : sys::list_directory_at(found.trash(), ".")) {
+      end(found.trash(), name);
+    }
+    sweep_new();
+    // Looking at each live one costs a connection; an acquire does so once a process.
+    {
+      const std::lock_guard lock(mutex_);
+      everything |= !std::exchange(swept_, true);
+    }
+    if (everything) sweep_sandboxes();
+  } catch (const std::exception& error) {
+    write_log(options_.log, LogLevel::warning, fmt::format("linux: sweeping: {}", error.what()));
+  }
+}
+
+void LinuxBackend::Impl::sweep_new() {
+  const StateDirectory& found = state();
+  if (sys::list_directory_at(found.fresh(), ".").empty()) return;
+  // Nobody is making one while this is held: what is there was left.
+  const auto lock = FileLock::attempt(found.locks(), kNewLock, FileLock::Kind::exclusive);
+  if (!lock) return;
+  for (const std::string& name : sys::list_directory_at(found.fresh(), ".")) {
+    end(found.fresh(), name);
+  }
+}
+
+void LinuxBackend::Impl::sweep_sandboxes() {
+  const StateDirectory& found = state();
+  for (const std::string& digest : sys::list_directory_at(found.sandboxes(), ".")) {
+    const UniqueFd directory = open_sandbox(found.sandboxes(), digest);
+    if (!directory || is_alive(directory.get())) continue;
+    const auto lock =
+        FileLock::attempt(found.locks(), lock_name(digest), FileLock::Kind::exclusive);
+    if (!lock) continue;
+    const UniqueFd current = open_sandbox(found.sandboxes(), digest);
+    if (!current || is_alive(current.get())) continue;
+    const std::optional<Record> record = read_record(current.get());
+    discard(digest, record ? record->id : new_sandbox_id());
+  }
+}
+
+}  // namespace casemate

@@ -1,0 +1,64 @@
+#pragma once
+
+// The linux backend's one object, by subject: acquire.cc (get-or-create and handles), create.cc
+// (making one), dispose.cc (ending and sweeping), linux_backend.cc (administration and the front).
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "casemate/backends/linux/control_groups.h"
+#include "casemate/backends/linux/held_sandboxes.h"
+#include "casemate/backends/linux/keeper_client.h"
+#include "casemate/backends/linux/linux_backend.h"
+#include "casemate/backends/linux/state_directory.h"
+
+namespace casemate {
+
+class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  explicit Impl(LinuxBackendOptions options);
+
+  BackendDeclarations declarations() const;
+  std::shared_ptr<Sandbox> acquire(const SandboxKey& key, const SandboxSpec& spec,
+                                   const CallControl& control);
+  std::shared_ptr<Sandbox> attach(const SandboxKey& key, std::string_view kind,
+                                  const CallControl& control);
+  std::vector<SandboxRecord> list();
+  // Ends every sandbox whose record is wanted. Returns how many lived.
+  int dispose_where(const std::function<bool(const linux_backend::Record&)>& wanted) noexcept;
+  const Log& log() const { return options_.log; }
+
+ private:
+  const linux_backend::StateDirectory& state();
+  linux_backend::HeldSandbox create(const SandboxKey& key, const SandboxSpec& spec,
+                                    const std::string& digest, const CallControl& control);
+  std::uint64_t ask_keeper(const linux_backend::Record& record, const SandboxSpec& spec,
+                           int directory, const CallControl& control);
+  std::shared_ptr<Sandbox> hold(const std::string& digest, linux_backend::HeldSandbox sandbox,
+                                bool reused);
+  std::shared_ptr<Sandbox> hand_out(const std::shared_ptr<const linux_backend::HeldSandbox>& held,
+                                    bool reused) const;
+  bool end_wanted(const std::string& digest,
+                  const std::function<bool(const linux_backend::Record&)>& wanted);
+  bool discard(const std::string& digest, const std::string& id);
+  bool end(int parent, const std::string& name);
+  void sweep(bool everything) noexcept;
+  void sweep_new();
+  void sweep_sandboxes();
+
+  LinuxBackendOptions options_;
+  const linux_backend::ControlGroupLayout layout_;
+  linux_backend::KeeperClient keeper_;
+  linux_backend::HeldSandboxes held_;
+  std::mutex mutex_;
+  std::optional<linux_backend::StateDirectory> state_;
+  bool swept_ = false;
+};
+
+}  // namespace casemate

@@ -47,8 +47,8 @@ class CallAccounting {
  public:
   virtual ~CallAccounting() = default;
 
-  // At most 8 descriptors of cgroup.procs files that every program of the call joins. Borrowed:
-  // they stay open as long as this object.
+  // At most 8 descriptors of the files of control groups to which every program of the call
+  // writes "0" in order to join. Borrowed: they stay open as long as this object.
   virtual std::vector<int> groups() const { return {}; }
 
   // The counters now.

@@ -5,7 +5,7 @@
 // Three kinds of connection, each a stream of frames (frame.h):
 //
 // Control, one a call; the host connects it.
-//   host `open_call`  with 0..8 descriptors of cgroup.procs files -> guest `call_opened` | `failed`
+//   host `open_call`  with 0..8 descriptors of control groups -> guest `call_opened` | `failed`
 //   host `attach`     with one descriptor, the guest's end of a new connection; no answer here
 //   host `close_call` -> guest `call_closed`, after every process of the call is reaped
 //   End of stream is `close_call` without an answer.

@@ -315,11 +315,27 @@ std::map<Limit, std::string> carry_out(const std::vector<GroupStep>& steps) {
   return failed;
 }
 
+namespace {
+
+// Version 1 has `tasks` beside `cgroup.procs`. A thread that moves itself by it skips a lock of the
+// kernel's for the whole machine, whose writers wait for an RCU grace period (10 ms and more) and
+// meanwhile hold up every fork.
+sys::UniqueFd open_member(const std::string& directory) {
+  try {
+    return sys::open_at(AT_FDCWD, (directory + "/tasks").c_str(), O_WRONLY);
+  } catch (const std::system_error& error) {
+    if (error.code().value() != ENOENT) throw;
+    return sys::open_at(AT_FDCWD, (directory + "/cgroup.procs").c_str(), O_WRONLY);
+  }
+}
+
+}  // namespace
+
 std::vector<sys::UniqueFd> open_members(const std::vector<std::string>& directories) {
   std::vector<sys::UniqueFd> members;
   for (const std::string& directory : directories) {
     try {
-      members.push_back(sys::open_at(AT_FDCWD, (directory + "/cgroup.procs").c_str(), O_WRONLY));
+      members.push_back(open_member(directory));
     } catch (const std::system_error& error) {
       // Not there: its limit is among those that cannot be held, which was said when it was made.
       if (error.code().value() != ENOENT) throw;

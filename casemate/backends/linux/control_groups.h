@@ -87,7 +87,8 @@ std::vector<std::string> member_directories(const ControlGroupLayout& layout, st
 // directory could not be made is left out.
 std::map<Limit, std::string> carry_out(const std::vector<GroupStep>& steps);
 
-// Opens `cgroup.procs` of each directory that is there.
+// Opens, of each directory that is there, the file by which a process with a single thread joins:
+// it writes "0". Nobody else can be moved by it at no cost.
 std::vector<sys::UniqueFd> open_members(const std::vector<std::string>& directories);
 
 // What the kernel counted in a call's group since it was made. Absent: not to be had.

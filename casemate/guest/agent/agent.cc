@@ -60,6 +60,12 @@ void raise_loopback() {
   }
 }
 
+void join_groups(const std::vector<UniqueFd>& groups) {
+  for (const UniqueFd& group : groups) {
+    if (write(group.get(), "0", 1) != 1) sys::throw_errno("joining the agent's control group");
+  }
+}
+
 void set_up(const AgentPlan& plan) {
   char go = 0;
   if (read(plan.status.get(), &go, 1) != 1) sys::throw_error(ESRCH, "waiting for the keeper");
@@ -239,6 +245,9 @@ void run_agent(AgentPlan plan) noexcept {
   const int status = plan.status.get();
   bool ready = false;
   try {
+    // While the keeper writes the id maps, and before anything is made that shall be counted.
+    join_groups(plan.groups);
+    plan.groups.clear();
     const int kept[] = {
         0, 1, 2, status, plan.agent_socket.get(), plan.lease_socket.get(), plan.keeper.get()};
     sys::close_all_except(kept);

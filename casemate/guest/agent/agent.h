@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "casemate/guest/agent/linux_place.h"
 #include "casemate/guest/agent/rootfs.h"
@@ -22,6 +23,8 @@ struct AgentPlan {
   // To the keeper: one byte comes when the id maps are written, an `AgentReport` goes back.
   sys::UniqueFd status;
   sys::UniqueFd keeper;
+  // Files of the control groups that it lives in (`Place::join_groups`).
+  std::vector<sys::UniqueFd> groups;
 };
 
 // What the agent says once.

@@ -12,7 +12,7 @@ namespace casemate::guest {
 // ends, by itself, its timeout, a cancel or the host closing the connection, kills and reaps
 // everything it started, sends what its pipes still hold and reports. Returns the exit status.
 //
-// `groups` are open cgroup.procs files that the program joins (`Place::join_groups`).
+// `groups` are open files of control groups that the program joins (`Place::join_groups`).
 // `parent_alive` is a pidfd of the process whose death must end this one too. Call it in the child
 // of `Place::clone_exec_init`.
 //

@@ -212,6 +212,8 @@ class Keeper {
     plan.agent_socket = bind_socket(sandbox->directory.get(), kAgentSocketName);
     plan.lease_socket = bind_socket(sandbox->directory.get(), kLeaseSocketName);
     plan.status = std::move(agents);
+    plan.groups.assign(std::make_move_iterator(descriptors.begin() + 1),
+                       std::make_move_iterator(descriptors.end()));
     plan.keeper = UniqueFd(fcntl(self_.get(), F_DUPFD_CLOEXEC, 0));
 
     const pid_t pid = sys::clone_process(kAllNamespaces);
@@ -222,12 +224,6 @@ class Keeper {
     sandboxes_.push_back(std::move(sandbox));
     try {
       kept.process = sys::open_pid(pid);
-      const std::string number = std::to_string(pid);
-      for (std::size_t i = 1; i < descriptors.size(); ++i) {
-        if (write(descriptors[i].get(), number.data(), number.size()) < 0) {
-          sys::throw_errno("putting the agent into its control group");
-        }
-      }
       write_id_maps(kept.process.get(), request.first_host_id);
       if (send(kept.status.get(), "g", 1, MSG_NOSIGNAL) != 1) sys::throw_errno("starting an agent");
     } catch (...) {

@@ -13,7 +13,7 @@ inline constexpr std::size_t kMaxControlGroups = 6;
 inline constexpr std::size_t kControlGroupPathBytes = 256;
 
 // Asks for one sandbox. Descriptors that come with it: the sandbox's own state directory (O_PATH),
-// then the open `cgroup.procs` of each group that the agent shall live in.
+// then, of each group that the agent shall live in, the open file by which it joins (see `Place`).
 struct CreateSandbox {
   // Repeated in the answer. Above 0.
   std::uint64_t number;

@@ -1,0 +1,175 @@
+#include "casemate/conformance/conformance.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "casemate/base/utf8.h"
+#include "casemate/conformance/probe.h"
+#include "casemate/conformance/trial.h"
+#include "casemate/core/errors.h"
+
+namespace casemate::conformance {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string fresh_thread() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+// Why the suite cannot be run against what is declared; empty when it can.
+std::string undeclared(Suite suite, const BackendDeclarations& declared) {
+  const Capability gate = gate_of(suite);
+  if (!declared.capabilities.contains(gate)) {
+    return fmt::format("{} is not declared", to_string(gate));
+  }
+  return {};
+}
+
+class Run {
+ public:
+  Run(Subject& subject, const ConformanceOptions& options)
+      : subject_(subject),
+        options_(options),
+        declared_(subject.backend().declarations()),
+        key_{"conformance", fresh_thread(), "probes"} {
+    report_.backend = declared_.name;
+  }
+  ~Run() { subject_.backend().dispose_scope(key_.scope, key_.thread_id); }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  Report go() {
+    check_options();
+    // What fails here would fail every probe alike.
+    subject_.backend().acquire(key_, subject_.spec(), control());
+    for (const Suite suite : every_suite()) {
+      if (!options_.suites.empty() && !options_.suites.contains(suite)) continue;
+      const std::string reason = undeclared(suite, declared_);
+      for (const Probe& probe : probes_of(suite)) {
+        if (!options_.probes.empty() && !options_.probes.contains(std::string(probe.id))) continue;
+        try_probe(suite, probe, reason);
+      }
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void check_options() const {
+    std::set<std::string> unknown = options_.probes;
+    for (const Suite suite : every_suite()) {
+      const bool named = options_.suites.contains(suite);
+      if (!options_.suites.empty() && !named) continue;
+      const std::string reason = undeclared(suite, declared_);
+      if (named && !reason.empty()) {
+        throw InvalidArgument(fmt::format("suite {} cannot be run against {}: {}", to_string(suite),
+                                          escape_for_display(declared_.name), reason),
+                              "run the suites of what it declares, or have it declare more");
+      }
+      for (const Probe& probe : probes_of(suite)) unknown.erase(std::string(probe.id));
+    }
+    if (unknown.empty()) return;
+    throw InvalidArgument(fmt::format("there is no probe '{}' in the suites to be run",
+                                      escape_for_display(*unknown.begin())),
+                          "name one that a run without a choice reports");
+  }
+
+  CallControl control() const {
+    return {.deadline = Clock::now() + options_.patience, .stop = options_.stop};
+  }
+
+  void try_probe(Suite suite, const Probe& probe, const std::string& suite_reason) {
+    if (options_.stop.stop_requested()) {
+      throw SandboxCancelled("the probes were stopped before all of them ran");
+    }
+    ProbeResult result{
+        .probe = std::string(probe.id), .suite = suite, .sentence = std::string(probe.sentence)};
+    result.reason = suite_reason;
+    if (result.reason.empty() && probe.also && !declared_.capabilities.contains(*probe.also)) {
+      result.reason = fmt::format("{} is not declared", to_string(*probe.also));
+    }
+    if (!result.reason.empty()) {
+      result.status = Status::skipped;
+    } else {
+      const auto started = Clock::now();
+      judge(probe, result);
+      result.took = Clock::now() - started;
+    }
+    report_.results.push_back(std::move(result));
+    if (options_.on_result) options_.on_result(report_.results.back());
+  }
+
+  void judge(const Probe& probe, ProbeResult& result) {
+    const auto failed = [&](std::string_view step, std::string_view expected, std::string seen) {
+      result.status = Status::failed;
+      result.reason = step;
+      result.expected = expected;
+      result.seen = std::move(seen);
+    };
+    constexpr std::string_view kStep = "an operation that has to succeed";
+    try {
+      in_a_call(probe);
+    } catch (const Unmet& unmet) {
+      failed(unmet.step(), unmet.expected(), unmet.seen());
+    } catch (const SandboxCancelled&) {
+      if (options_.stop.stop_requested()) throw;
+      failed(kStep, "no refusal", "SandboxCancelled, though nobody asked for a stop");
+    } catch (const SandboxError& refusal) {
+      failed(kStep, "no refusal", shown(refusal));
+    } catch (const std::exception& error) {
+      failed(kStep, "no exception", escape_for_display(error.what()));
+    }
+  }
+
+  void in_a_call(const Probe& probe) {
+    const CallControl bound = control();
+    const std::shared_ptr<Sandbox> sandbox =
+        subject_.backend().acquire(key_, subject_.spec(), bound);
+    const std::unique_ptr<Call> call = sandbox->open_call({}, bound);
+    // Whether the end of the call is known is not the probe's claim; the next one needs it to be.
+    struct Closed {
+      ~Closed() {
+        if (!call.close()) backend.dispose_id(id);
+      }
+      Call& call;
+      SandboxBackend& backend;
+      std::string id;
+    };
+    const Closed closed{*call, subject_.backend(), sandbox->info().id};
+    Trial trial(subject_, *sandbox, *call, bound, options_.program_bound);
+    probe.run(trial);
+  }
+
+  Subject& subject_;
+  const ConformanceOptions& options_;
+  const BackendDeclarations declared_;
+  const SandboxKey key_;
+  Report report_;
+};
+
+}  // namespace
+
+std::span<const Probe> probes_of(Suite suite) {
+  switch (suite) {
+    case Suite::files_in:
+      return files_in_probes();
+    case Suite::files_out:
+      return files_out_probes();
+    case Suite::files_delete:
+      return files_delete_probes();
+    case Suite::exec:
+      return exec_probes();
+  }
+  return {};
+}
+
+Report run_conformance(Subject& subject, const ConformanceOptions& options) {
+  return Run(subject, options).go();
+}
+
+}  // namespace casemate::conformance

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "casemate/conformance/suite.h"
+#include "casemate/core/vocabulary.h"
+
+namespace casemate::conformance {
+
+class Trial;
+
+// One claim and the act that would show it false.
+struct Probe {
+  // Never changes between releases.
+  std::string_view id;
+  // What holds when it passes.
+  std::string_view sentence;
+  // Returns when the claim holds; throws `Unmet` or whatever a provider throws.
+  void (*run)(Trial&);
+  // Needed beside the suite's gate; skipped where it is not declared.
+  std::optional<Capability> also = {};
+};
+
+// In the order in which they run.
+std::span<const Probe> probes_of(Suite suite);
+
+// The tables, one a file.
+std::span<const Probe> files_in_probes();
+std::span<const Probe> files_out_probes();
+std::span<const Probe> files_delete_probes();
+std::span<const Probe> exec_probes();
+
+}  // namespace casemate::conformance

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "casemate/core/backend.h"
+#include "casemate/core/control.h"
+#include "casemate/core/sandbox.h"
+#include "casemate/core/spec.h"
+
+namespace casemate::conformance {
+
+// A backend on trial, and how things are arranged inside its sandboxes.
+//
+// What a probe needs to be there (files, links) is put there, and what came of an operation is
+// looked at, behind the back of the methods on trial: by programs inside, where the backend has
+// exec, else by its file methods. A provider that knows a better way overrides these. Not
+// thread-safe.
+class Subject {
+ public:
+  explicit Subject(std::shared_ptr<SandboxBackend> backend);
+  virtual ~Subject() = default;
+  Subject(const Subject&) = delete;
+  Subject& operator=(const Subject&) = delete;
+
+  SandboxBackend& backend() const { return *backend_; }
+
+  // What the sandbox of a suite is asked with. Default: kind "conformance", all that is declared,
+  // egress `closed` or, where that is not enforced, what is.
+  virtual SandboxSpec spec() const;
+
+  // The path is absolute and lies below the call's directory; directories above are made.
+  virtual void plant_file(Call& call, const std::string& path, std::string_view bytes,
+                          const CallControl& control);
+  virtual void plant_symlink(Call& call, const std::string& path, const std::string& target,
+                             const CallControl& control);
+  // The bytes of a file, links followed; absent when there is none.
+  virtual std::optional<std::string> look(Call& call, const std::string& path,
+                                          const CallControl& control);
+
+ private:
+  bool has(Capability capability) const;
+
+  std::shared_ptr<SandboxBackend> backend_;
+};
+
+}  // namespace casemate::conformance

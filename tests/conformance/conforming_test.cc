@@ -1,0 +1,127 @@
+// Good backends pass, and a run says what it did.
+
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <map>
+#include <set>
+
+#include "casemate/base/json.h"
+#include "casemate/conformance/conformance.h"
+#include "casemate/conformance/probe.h"
+#include "tests/conformance/subjects.h"
+#include "tests/support/expect_refusal.h"
+
+namespace casemate::conformance_tests {
+namespace {
+
+using conformance::ConformanceOptions;
+using conformance::Probe;
+using conformance::Report;
+using conformance::run_conformance;
+using conformance::Status;
+using conformance::Subject;
+using conformance::Suite;
+
+ConformanceOptions quick() {
+  ConformanceOptions options;
+  options.program_bound = std::chrono::milliseconds(100);
+  return options;
+}
+
+std::set<Suite> suites_of(const Report& report, Status status) {
+  std::set<Suite> suites;
+  for (const auto& result : report.results) {
+    if (result.status == status) suites.insert(result.suite);
+  }
+  return suites;
+}
+
+TEST(Conformance, HasEveryProbeOfTheContract) {
+  std::map<Suite, std::size_t> sizes;
+  for (const Suite suite : conformance::every_suite()) {
+    sizes[suite] = conformance::probes_of(suite).size();
+  }
+  EXPECT_EQ(sizes[Suite::files_in], 12U);
+  EXPECT_EQ(sizes[Suite::files_out], 12U);
+  EXPECT_EQ(sizes[Suite::files_delete], 10U);
+  EXPECT_EQ(sizes[Suite::exec], 5U);
+}
+
+TEST(Conformance, ARealGuestOverPlainDirectoriesPasses) {
+  Subject subject(plain_backend());
+  const Report report = run_conformance(subject, quick());
+  EXPECT_EQ(report.failures(), "");
+  EXPECT_TRUE(report.passed());
+  EXPECT_EQ(suites_of(report, Status::skipped), std::set<Suite>());
+}
+
+TEST(Conformance, TheFakePassesWhatItDeclares) {
+  const auto subject = fake_subject();
+  const Report report = run_conformance(*subject, quick());
+  EXPECT_EQ(report.failures(), "");
+  EXPECT_TRUE(report.passed());
+  EXPECT_EQ(suites_of(report, Status::passed),
+            (std::set<Suite>{Suite::files_in, Suite::files_out, Suite::files_delete}));
+}
+
+TEST(Conformance, TheLinuxBackendPassesAndSkipsNothingThatItDeclares) {
+  if (const std::string reason = why_no_linux(); !reason.empty()) GTEST_SKIP() << reason;
+  Subject subject(linux_backend());
+  const Report report = run_conformance(subject);
+  EXPECT_EQ(report.failures(), "");
+  EXPECT_EQ(report.count(Status::skipped), 0U);
+}
+
+TEST(Conformance, ASuiteThatWasAskedForIsRefusedWhereItIsNotDeclared) {
+  const auto subject = fake_subject();
+  ConformanceOptions options;
+  options.suites = {Suite::exec};
+  expect_refusal<InvalidArgument>([&] { run_conformance(*subject, options); },
+                                  {"suite exec", "in-process", "exec is not declared"});
+}
+
+TEST(Conformance, AProbeThatIsNotThereIsRefused) {
+  const auto subject = fake_subject();
+  ConformanceOptions options;
+  options.suites = {Suite::files_in};
+  options.probes = {"parents-are-created", "listing-a-linked-directory"};
+  expect_refusal<InvalidArgument>([&] { run_conformance(*subject, options); },
+                                  "'listing-a-linked-directory'");
+  options.probes = {"parents-are-created"};
+  EXPECT_EQ(run_conformance(*subject, options).results.size(), 1U);
+}
+
+TEST(Conformance, AStopEndsTheRun) {
+  const auto subject = fake_subject();
+  std::stop_source stop;
+  ConformanceOptions options;
+  options.stop = stop.get_token();
+  options.on_result = [&](const auto&) { stop.request_stop(); };
+  EXPECT_THROW(run_conformance(*subject, options), SandboxCancelled);
+}
+
+TEST(Conformance, ARecordSaysWhatASuiteSaw) {
+  Report report;
+  report.results = {
+      {.probe = "p", .suite = Suite::exec, .sentence = "s"},
+      {.probe = "q",
+       .suite = Suite::files_in,
+       .sentence = "t",
+       .status = Status::failed,
+       .expected = "7",
+       .seen = "1",
+       .reason = "sh"},
+  };
+  EXPECT_FALSE(report.passed());
+  EXPECT_EQ(report.failures(), "files-in q: t\n  sh\n  expected 7\n  seen     1\n");
+  EXPECT_EQ(to_json(report),
+            R"([{"probe":"p","suite":"exec","sentence":"s","status":"passed","expected":null,)"
+            R"("seen":null,"reason":null},{"probe":"q","suite":"files-in","sentence":"t",)"
+            R"("status":"failed","expected":"7","seen":"1","reason":"sh"}])");
+}
+
+TEST(Conformance, ARunInWhichNothingWasTriedHasNotPassed) { EXPECT_FALSE(Report().passed()); }
+
+}  // namespace
+}  // namespace casemate::conformance_tests

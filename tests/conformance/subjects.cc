@@ -1,0 +1,105 @@
+#include "tests/conformance/subjects.h"
+
+#include <utility>
+
+#include "casemate/backends/in_process/backend.h"
+#include "casemate/backends/linux/linux_backend.h"
+#include "tests/support/plain_sandbox.h"
+#include "tests/support/scratch.h"
+
+namespace casemate::conformance_tests {
+namespace {
+
+CapabilitySet files_only() {
+  return {Capability::files_in, Capability::files_out, Capability::files_list,
+          Capability::files_delete};
+}
+
+// One sandbox for every key; ends with its last handle.
+class PlainBackend final : public SandboxBackend {
+ public:
+  BackendDeclarations declarations() const override {
+    BackendDeclarations declared;
+    declared.name = "plain";
+    declared.isolation = Isolation::process;
+    declared.capabilities = files_only();
+    declared.capabilities.insert(Capability::exec);
+    return declared;
+  }
+  std::shared_ptr<Sandbox> acquire(const SandboxKey&, const SandboxSpec&,
+                                   const CallControl&) override {
+    return {plain_, &plain_->sandbox()};
+  }
+  int dispose(const SandboxKey&) noexcept override { return 1; }
+  int dispose_scope(std::string_view, std::string_view) noexcept override { return 1; }
+  bool dispose_id(std::string_view) noexcept override { return true; }
+
+ private:
+  std::shared_ptr<PlainSandbox> plain_ = std::make_shared<PlainSandbox>();
+};
+
+class FakeSubject final : public conformance::Subject {
+ public:
+  explicit FakeSubject(std::shared_ptr<in_process::InProcessSandboxBackend> backend)
+      : Subject(backend), store_(backend->sandbox()->store()), sandbox_(backend->sandbox()) {}
+
+  void plant_file(Call&, const std::string& path, std::string_view bytes,
+                  const CallControl&) override {
+    store_.put_file(path, std::string(bytes));
+  }
+  void plant_symlink(Call&, const std::string& path, const std::string&,
+                     const CallControl&) override {
+    store_.put(path, EntryKind::symlink);
+  }
+  std::optional<std::string> look(Call&, const std::string& path, const CallControl&) override {
+    return store_.bytes(path);
+  }
+
+ private:
+  in_process::Store& store_;
+  std::shared_ptr<in_process::InProcessSandbox> sandbox_;
+};
+
+class LinuxWithState final : public SandboxBackend {
+ public:
+  LinuxWithState() : linux_({.state_dir = state_.path(), .log = {}}) {}
+  BackendDeclarations declarations() const override { return linux_.declarations(); }
+  std::shared_ptr<Sandbox> acquire(const SandboxKey& key, const SandboxSpec& spec,
+                                   const CallControl& control) override {
+    return linux_.acquire(key, spec, control);
+  }
+  int dispose(const SandboxKey& key) noexcept override { return linux_.dispose(key); }
+  int dispose_scope(std::string_view scope, std::string_view thread_id) noexcept override {
+    return linux_.dispose_scope(scope, thread_id);
+  }
+  bool dispose_id(std::string_view id) noexcept override { return linux_.dispose_id(id); }
+  BackendProbe probe() override { return linux_.probe(); }
+
+ private:
+  Scratch state_;
+  LinuxBackend linux_;
+};
+
+}  // namespace
+
+std::shared_ptr<SandboxBackend> plain_backend() { return std::make_shared<PlainBackend>(); }
+
+std::unique_ptr<conformance::Subject> fake_subject() {
+  in_process::InProcessBackendOptions options;
+  options.declarations.capabilities = files_only();
+  options.declarations.egress_modes = {};
+  return std::make_unique<FakeSubject>(
+      std::make_shared<in_process::InProcessSandboxBackend>(nullptr, std::move(options)));
+}
+
+std::shared_ptr<SandboxBackend> linux_backend() { return std::make_shared<LinuxWithState>(); }
+
+std::string why_no_linux() {
+  static const std::string reason = [] {
+    const BackendProbe probe = LinuxWithState().probe();
+    return probe.available ? "" : "the linux backend does not work here: " + probe.reason;
+  }();
+  return reason;
+}
+
+}  // namespace casemate::conformance_tests

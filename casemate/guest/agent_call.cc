@@ -33,9 +33,17 @@ AgentCall::AgentCall(std::string id, sys::UniqueFd control_stream,
       parts_(std::move(parts)),
       accounting_(std::move(accounting)) {
   control_.emplace(std::move(control_stream), parts_->timing.silence);
-  std::vector<int> groups;
-  if (accounting_) groups = accounting_->groups();
-  control_->put(FrameType::open_call, encode(OpenCall{kProtocolVersion, id_}), groups);
+  OpenCall request{.version = kProtocolVersion, .id = id_};
+  std::vector<int> descriptors;
+  if (accounting_) {
+    descriptors = accounting_->groups();
+    if (const std::optional<CpuBudget> budget = accounting_->cpu_budget()) {
+      descriptors.push_back(budget->meter);
+      request.cpu_limit_ns = static_cast<std::uint64_t>(budget->limit.count());
+      request.cpu_share_millis = budget->share_millis;
+    }
+  }
+  control_->put(FrameType::open_call, encode(request), descriptors);
   control_->flush(control);
   const Frame answer = control_->receive(control);
   try {

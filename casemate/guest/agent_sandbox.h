@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,15 @@ struct CallCounters {
   std::chrono::nanoseconds cpu{0};
 };
 
+// A bound on the processor time of all that a call runs, held inside.
+struct CpuBudget {
+  // The kernel's counter of it (cpuacct.usage or cpu.stat), readable; borrowed.
+  int meter = -1;
+  std::chrono::nanoseconds limit{0};
+  // How many processors the call can use at a time, in thousandths; 0: all there are.
+  std::uint64_t share_millis = 0;
+};
+
 // A backend's accounting of one call. Made by the backend when a call is opened and used until the
 // last `Process` of the call is gone, which may be after `closed`. All methods may be called from
 // several threads at once.
@@ -47,9 +57,13 @@ class CallAccounting {
  public:
   virtual ~CallAccounting() = default;
 
-  // At most 8 descriptors of the files of control groups to which every program of the call
+  // At most 7 descriptors of the files of control groups to which every program of the call
   // writes "0" in order to join. Borrowed: they stay open as long as this object.
   virtual std::vector<int> groups() const { return {}; }
+
+  // Absent: processor time is not bounded. A program that spends the rest of it is ended with
+  // SIGKILL; naming the limit is for `finish`.
+  virtual std::optional<CpuBudget> cpu_budget() const { return std::nullopt; }
 
   // The counters now.
   virtual CallCounters snapshot() noexcept { return {}; }

@@ -106,7 +106,12 @@ Failure decode_failure(std::string_view payload) {
 // -- Control -------------------------------------------------------------------------------------
 
 std::string encode(const OpenCall& message) {
-  return Writer().u32(message.version).string(message.id).take();
+  return Writer()
+      .u32(message.version)
+      .string(message.id)
+      .u64(message.cpu_limit_ns)
+      .u64(message.cpu_share_millis)
+      .take();
 }
 
 OpenCall decode_open_call(std::string_view payload) {
@@ -115,6 +120,10 @@ OpenCall decode_open_call(std::string_view payload) {
     message.version = reader.u32();
     message.id = reader.string(12);
     if (!is_call_id(message.id)) throw ProtocolError("a call id is not 12 hex digits");
+    message.cpu_limit_ns = reader.u64();
+    message.cpu_share_millis = reader.u64();
+    constexpr auto kMaxTime = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    if (message.cpu_limit_ns > kMaxTime) throw ProtocolError("a time is out of range");
     return message;
   });
 }

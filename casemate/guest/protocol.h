@@ -118,9 +118,15 @@ Failure decode_failure(std::string_view payload);
 
 // -- Control -------------------------------------------------------------------------------------
 
+// Comes with the files of the control groups that the call's programs join.
 struct OpenCall {
   std::uint32_t version = kProtocolVersion;
   std::string id;
+  // Processor time that the call's programs may use together; 0: no bound. With one, the last
+  // descriptor is the kernel's counter of it (cpuacct.usage or cpu.stat).
+  std::uint64_t cpu_limit_ns = 0;
+  // How many processors they can use at a time, in thousandths; 0: all there are.
+  std::uint64_t cpu_share_millis = 0;
 };
 
 std::string encode(const OpenCall& message);

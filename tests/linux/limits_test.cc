@@ -301,10 +301,53 @@ TEST_F(LinuxLimits, WhereAControllerCannotBeWrittenADefaultRunsAndAStatedLimitIs
                                             : "memory|runs\n|SandboxLimitNotEnforceable");
 }
 
-TEST_F(LinuxLimits, SecondsOfProcessorTimeAreRefusedBecauseTheyCannotBeHeld) {
+// Spins for that many seconds of its own processor time.
+std::string spin(const char* seconds) {
+  return std::string("import time\nwhile time.process_time() < ") + seconds + ": pass\n";
+}
+
+TEST_F(LinuxLimits, ProcessorSecondsEndAllThatSpendsThemAndAreNamed) {
+  Resources resources;
+  resources.cpu_millis = stated(2000);
+  resources.cpu_seconds = stated(1);
+  ExecRequest busy = python(
+      "import os, time\nprint('kept', flush=True)\nfor i in range(4): os.fork()\n"
+      "while True: pass");
+  busy.timeout = 60s;
+  const auto sandbox = limited(resources);
+  const ExecResult result = sandbox->exec(busy, {});
+  EXPECT_EQ(result.outcome, Outcome::signaled);
+  EXPECT_EQ(result.signal, "SIGKILL");
+  EXPECT_EQ(result.limit, Limit::cpu);
+  EXPECT_EQ(result.stdout, "kept\n");
+  EXPECT_TRUE(result.stopped_known);
+  EXPECT_GE(result.cpu, 1s);
+  EXPECT_LT(result.cpu, 1500ms);
+  // Nothing carries over.
+  const ExecResult next = sandbox->exec(python(spin("0.5")), {});
+  EXPECT_EQ(next.exit_code, 0);
+  EXPECT_EQ(next.limit, std::nullopt);
+}
+
+TEST_F(LinuxLimits, ProcessorSecondsAreTheCallsAndWaitingCostsNone) {
+  Resources resources;
+  resources.cpu_seconds = stated(1);
+  const auto call = limited(resources)->open_call({}, {});
+  EXPECT_EQ(call->exec(python(spin("0.6") + "time.sleep(0.7)"), {}).exit_code, 0);
+  const ExecResult second = call->exec(python(spin("0.6")), {});
+  EXPECT_EQ(second.outcome, Outcome::signaled);
+  EXPECT_EQ(second.limit, Limit::cpu);
+  // Nothing is left of it: the next does not get far.
+  EXPECT_EQ(call->exec(python(spin("0.6")), {}).limit, Limit::cpu);
+}
+
+// A kill of the program's own is not the limit's.
+TEST_F(LinuxLimits, AKillBelowTheProcessorSecondsNamesNoLimit) {
   Resources resources;
   resources.cpu_seconds = stated(10);
-  expect_refusal<SandboxLimitNotEnforceable>([&] { limited(resources); }, "cpu");
+  const ExecResult result = limited(resources)->exec(shell("kill -9 $$"), {});
+  EXPECT_EQ(result.signal, "SIGKILL");
+  EXPECT_EQ(result.limit, std::nullopt);
 }
 
 TEST_F(LinuxLimits, TheShareOfAProcessorHolds) {

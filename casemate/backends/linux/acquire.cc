@@ -142,7 +142,10 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(
   };
   parts.account = [held, layout = held_part(layout_, record.ungrouped)](std::string_view call) {
     return std::make_shared<LinuxCallAccounting>(
-        layout, held->record.id, std::string(call), held->record.pids,
+        layout, held->record.id, std::string(call),
+        CallBounds{.pids = held->record.pids,
+                   .cpu_seconds = held->record.cpu_seconds,
+                   .cpu_millis = held->record.cpu_millis},
         std::shared_ptr<const UniqueFd>(held, &held->directory));
   };
   // For a handle that outlives the backend.

@@ -1,5 +1,6 @@
 #include "casemate/backends/linux/call_accounting.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/cgroup.h"
+#include "casemate/sys/file.h"
 
 namespace casemate::linux_backend {
 namespace {
@@ -33,7 +35,7 @@ FileLock mark_busy(int directory) {
 }  // namespace
 
 LinuxCallAccounting::LinuxCallAccounting(ControlGroupLayout layout, std::string id,
-                                         std::string call, std::uint64_t pids,
+                                         std::string call, const CallBounds& bounds,
                                          std::shared_ptr<const sys::UniqueFd> directory)
     : layout_(std::move(layout)),
       id_(std::move(id)),
@@ -41,9 +43,10 @@ LinuxCallAccounting::LinuxCallAccounting(ControlGroupLayout layout, std::string 
       // they must not be those of the call that has it.
       call_(std::move(call) + "-" + random_hex(4)),
       directory_(std::move(directory)),
+      bounds_(bounds),
       busy_(mark_busy(directory_->get())),
       owner_(getpid()) {
-  const auto failed = carry_out(call_steps(layout_, id_, call_, pids));
+  const auto failed = carry_out(call_steps(layout_, id_, call_, bounds_.pids));
   if (!failed.empty()) {
     for (const std::string& group : call_directories(layout_, id_, call_)) {
       sys::remove_control_group(group);
@@ -54,6 +57,9 @@ LinuxCallAccounting::LinuxCallAccounting(ControlGroupLayout layout, std::string 
   }
   try {
     members_ = open_members(member_directories(layout_, id_, call_));
+    if (bounds_.cpu_seconds != 0) {
+      meter_ = sys::open_at(AT_FDCWD, cpu_counter_file(layout_, id_, call_).c_str(), O_RDONLY);
+    }
   } catch (const std::system_error& error) {
     throw SandboxUnavailable(fmt::format("a call's control group: {}", error.what()));
   }
@@ -74,6 +80,13 @@ std::vector<int> LinuxCallAccounting::groups() const {
   std::vector<int> numbers;
   for (const sys::UniqueFd& member : members_) numbers.push_back(member.get());
   return numbers;
+}
+
+std::optional<guest::CpuBudget> LinuxCallAccounting::cpu_budget() const {
+  if (!meter_) return std::nullopt;
+  return guest::CpuBudget{.meter = meter_.get(),
+                          .limit = std::chrono::seconds(bounds_.cpu_seconds),
+                          .share_millis = bounds_.cpu_millis};
 }
 
 guest::CallCounters LinuxCallAccounting::snapshot() noexcept {
@@ -104,6 +117,12 @@ void LinuxCallAccounting::finish(const guest::CallCounters& before, ExecResult& 
     } else if (after.refused_forks.value_or(0) > before.refused_forks &&
                result.outcome != Outcome::timed_out) {
       result.limit = Limit::pids;
+    }
+    // Of what else a program may die by SIGKILL nothing names a limit.
+    const auto spent = std::chrono::nanoseconds(after.cpu_nanoseconds.value_or(0));
+    if (meter_ && spent >= std::chrono::seconds(bounds_.cpu_seconds) && !result.limit &&
+        result.outcome == Outcome::signaled && result.signal == "SIGKILL") {
+      result.limit = Limit::cpu;
     }
   } catch (const std::exception&) {
     // The result stands as the guest reported it.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,15 @@
 
 namespace casemate::linux_backend {
 
+// What one call may have.
+struct CallBounds {
+  std::uint64_t pids = 0;
+  // 0: no bound.
+  std::uint64_t cpu_seconds = 0;
+  // Of all the sandbox's calls together; 0: all processors there are.
+  std::uint64_t cpu_millis = 0;
+};
+
 // One call's control groups, and the mark that its sandbox is busy. In a forked child of the host
 // it does nothing.
 class LinuxCallAccounting final : public guest::CallAccounting {
@@ -21,12 +31,13 @@ class LinuxCallAccounting final : public guest::CallAccounting {
   // Makes the groups. `directory` is the sandbox's own. Throws `SandboxUnavailable` when the
   // sandbox is being replaced at this moment, or when a group that was to be had cannot be.
   LinuxCallAccounting(ControlGroupLayout layout, std::string id, std::string call,
-                      std::uint64_t pids, std::shared_ptr<const sys::UniqueFd> directory);
+                      const CallBounds& bounds, std::shared_ptr<const sys::UniqueFd> directory);
   ~LinuxCallAccounting() override;
   LinuxCallAccounting(const LinuxCallAccounting&) = delete;
   LinuxCallAccounting& operator=(const LinuxCallAccounting&) = delete;
 
   std::vector<int> groups() const override;
+  std::optional<guest::CpuBudget> cpu_budget() const override;
   guest::CallCounters snapshot() noexcept override;
   void finish(const guest::CallCounters& before, ExecResult& result) noexcept override;
 
@@ -36,7 +47,9 @@ class LinuxCallAccounting final : public guest::CallAccounting {
   // What its groups are called by.
   std::string call_;
   std::shared_ptr<const sys::UniqueFd> directory_;
+  CallBounds bounds_;
   std::vector<sys::UniqueFd> members_;
+  sys::UniqueFd meter_;
   FileLock busy_;
   pid_t owner_;
 };

@@ -235,9 +235,10 @@ std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::stri
   }
   if (layout.accounting) {
     const ControllerPlace& place = *layout.accounting;
+    const auto holds = resources.cpu_seconds ? std::optional(Limit::cpu) : std::nullopt;
     for (const std::string& group :
          {own_group(place), sandbox_group(place, id), programs_group(place, id)}) {
-      steps.directory(group, std::nullopt);
+      steps.directory(group, holds);
     }
   }
   return steps.take();
@@ -344,6 +345,13 @@ std::vector<sys::UniqueFd> open_members(const std::vector<std::string>& director
   return members;
 }
 
+std::string cpu_counter_file(const ControlGroupLayout& layout, std::string_view id,
+                             std::string_view call) {
+  if (!layout.accounting) return "";
+  return call_group(*layout.accounting, id, call) +
+         (layout.accounting->unified ? "/cpu.stat" : "/cpuacct.usage");
+}
+
 GroupCounters read_counters(const ControlGroupLayout& layout, std::string_view id,
                             std::string_view call) {
   GroupCounters counters;
@@ -359,12 +367,12 @@ GroupCounters read_counters(const ControlGroupLayout& layout, std::string_view i
     counters.refused_forks = read_keyed(call_group(*layout.pids, id, call) + "/pids.events", "max");
   }
   if (layout.accounting) {
-    const std::string group = call_group(*layout.accounting, id, call);
+    const std::string file = cpu_counter_file(layout, id, call);
     if (layout.accounting->unified) {
-      const auto microseconds = read_keyed(group + "/cpu.stat", "usage_usec");
+      const auto microseconds = read_keyed(file, "usage_usec");
       if (microseconds) counters.cpu_nanoseconds = *microseconds * 1000;
     } else {
-      counters.cpu_nanoseconds = read_number(group + "/cpuacct.usage");
+      counters.cpu_nanoseconds = read_number(file);
     }
   }
   return counters;

@@ -91,6 +91,10 @@ std::map<Limit, std::string> carry_out(const std::vector<GroupStep>& steps);
 // it writes "0". Nobody else can be moved by it at no cost.
 std::vector<sys::UniqueFd> open_members(const std::vector<std::string>& directories);
 
+// The kernel's counter of a call's processor time; empty where there is no place for it.
+std::string cpu_counter_file(const ControlGroupLayout& layout, std::string_view id,
+                             std::string_view call);
+
 // What the kernel counted in a call's group since it was made. Absent: not to be had.
 struct GroupCounters {
   std::optional<std::uint64_t> memory_kills;

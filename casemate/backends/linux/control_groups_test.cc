@@ -188,6 +188,7 @@ TEST_F(FakeTree, CountersOfVersion2AreRead) {
   EXPECT_EQ(counters.peak_memory, 4096U);
   EXPECT_EQ(counters.refused_forks, 7U);
   EXPECT_EQ(counters.cpu_nanoseconds, 1500000U);
+  EXPECT_EQ(cpu_counter_file(layout, "ID", "abc"), root_ / "casemate/ID/calls/call-abc/cpu.stat");
   EXPECT_EQ(read_use(layout, "ID").memory_bytes, 8192U);
   EXPECT_EQ(read_use(layout, "ID").processes, 4U);
 }

@@ -85,6 +85,7 @@ std::array<ProcessLimit, 7> process_limits(const Resources& resources) {
   const ResourceLimit& disk = resources.disk_bytes;
   const ResourceLimit& pids = resources.pids;
   const ResourceLimit& files = resources.open_files;
+  const ResourceLimit seconds = resources.cpu_seconds.value_or(ResourceLimit{RLIM_INFINITY});
   return {{
       {"RLIMIT_AS", RLIMIT_AS, Limit::memory, memory.value + disk.value, memory.stated},
       {"RLIMIT_DATA", RLIMIT_DATA, Limit::memory, memory.value + disk.value, memory.stated},
@@ -93,8 +94,7 @@ std::array<ProcessLimit, 7> process_limits(const Resources& resources) {
       {"RLIMIT_NOFILE", RLIMIT_NOFILE, Limit::files, files.value, files.stated},
       // What a main thread is given everywhere; no spec can state it.
       {"RLIMIT_STACK", RLIMIT_STACK, Limit::memory, 8 * kMiB, false},
-      // Seconds, which no spec can state for this backend.
-      {"RLIMIT_CPU", RLIMIT_CPU, Limit::cpu, RLIM_INFINITY, false},
+      {"RLIMIT_CPU", RLIMIT_CPU, Limit::cpu, seconds.value, seconds.stated},
   }};
 }
 
@@ -114,6 +114,7 @@ BackendDeclarations declare(const ControlGroupLayout& layout) {
       .enforceable_limits = {Limit::pids, Limit::disk, Limit::files, Limit::time}};
   if (layout.memory) declared.enforceable_limits.insert(Limit::memory);
   if (layout.cpu) declared.enforceable_limits.insert(Limit::cpu);
+  declared.cpu_seconds_enforceable = layout.accounting.has_value();
   return declared;
 }
 
@@ -134,7 +135,9 @@ std::set<Limit> settle_limits(const Resources& resources, const BackendDeclarati
     not_held.insert(bound.limit);
   }
   for (const auto& [limit, why] : failed) {
-    if (bound_of(resources, limit).stated) refuse_limit(limit, why);
+    const bool seconds =
+        limit == Limit::cpu && resources.cpu_seconds && resources.cpu_seconds->stated;
+    if (seconds || bound_of(resources, limit).stated) refuse_limit(limit, why);
     not_held.insert(limit);
   }
   for (const ProcessLimit& limit : process_limits(resources)) {

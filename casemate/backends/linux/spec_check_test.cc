@@ -38,7 +38,8 @@ TEST(LinuxDeclarations, ClaimTheRungAndNoMoreThanTheMachineHolds) {
   EXPECT_EQ(declared.limits.files_out.max_files, 256U);
   EXPECT_EQ(declared.image_forms, std::set<ImageForm>{ImageForm::host});
   EXPECT_EQ(join_names(declared.enforceable_limits), "memory, pids, disk, cpu, files, time");
-  EXPECT_FALSE(declared.cpu_seconds_enforceable);
+  EXPECT_TRUE(declared.cpu_seconds_enforceable);
+  EXPECT_FALSE(declare({}).cpu_seconds_enforceable) << "nobody counts for a whole call";
   EXPECT_EQ(join_names(declare({}).enforceable_limits), "pids, disk, files, time");
 }
 
@@ -60,6 +61,13 @@ TEST(LinuxLimitsHeld, AStatedOneIsRefusedWithTheReason) {
   expect_refusal<SandboxLimitNotEnforceable>(
       [&] { settle_limits(resources, declare(everything()), {{Limit::cpu, "writing cpu.max"}}); },
       {"cpu", "writing cpu.max"});
+  resources = {};
+  resources.cpu_seconds = stated(5);
+  expect_refusal<SandboxLimitNotEnforceable>(
+      [&] { settle_limits(resources, declare(everything()), {{Limit::cpu, "making cpuacct"}}); },
+      {"cpu", "making cpuacct"});
+  expect_refusal<SandboxLimitNotEnforceable>([&] { settle_limits(resources, declare({}), {}); },
+                                             "cpu");
   resources = {};
   resources.pids = stated(5);
   expect_refusal<SandboxLimitNotEnforceable>(

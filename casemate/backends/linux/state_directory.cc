@@ -84,7 +84,9 @@ std::string encode_record(const Record& record) {
                                      {"labels", std::move(labels)},
                                      {"limits_not_held", names_of(record.limits_not_held)},
                                      {"ungrouped", names_of(record.ungrouped)},
-                                     {"pids", record.pids}});
+                                     {"pids", record.pids},
+                                     {"cpu_seconds", record.cpu_seconds},
+                                     {"cpu_millis", record.cpu_millis}});
 }
 
 std::optional<Record> decode_record(std::string_view text) {
@@ -110,7 +112,9 @@ std::optional<Record> decode_record(std::string_view text) {
                   .labels = {},
                   .limits_not_held = limits("limits_not_held"),
                   .ungrouped = limits("ungrouped"),
-                  .pids = object.at("pids").to_number<std::uint64_t>()};
+                  .pids = object.at("pids").to_number<std::uint64_t>(),
+                  .cpu_seconds = object.at("cpu_seconds").to_number<std::uint64_t>(),
+                  .cpu_millis = object.at("cpu_millis").to_number<std::uint64_t>()};
     for (const auto& label : object.at("labels").as_array()) {
       record.labels.emplace(text_of(label.at(0)), text_of(label.at(1)));
     }

@@ -45,6 +45,10 @@ struct Record {
   std::set<Limit> ungrouped;
   // What one call may have; needed by whoever opens one.
   std::uint64_t pids = 0;
+  // Processor seconds, where a control group counts them; 0: no bound.
+  std::uint64_t cpu_seconds = 0;
+  // The share of processors, in thousandths, where one is held; 0: all there are.
+  std::uint64_t cpu_millis = 0;
   friend bool operator==(const Record&, const Record&) = default;
 };
 

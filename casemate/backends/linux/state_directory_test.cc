@@ -38,7 +38,9 @@ Record sample() {
           .labels = {{"a", "b"}},
           .limits_not_held = {Limit::cpu, Limit::pids},
           .ungrouped = {Limit::pids},
-          .pids = 128};
+          .pids = 128,
+          .cpu_seconds = 30,
+          .cpu_millis = 500};
 }
 
 TEST(StateRecord, ComesBackAsItWasWritten) {

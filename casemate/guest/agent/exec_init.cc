@@ -77,6 +77,11 @@ std::uint64_t microseconds(const timeval& time) {
          static_cast<std::uint64_t>(time.tv_usec);
 }
 
+std::optional<SteadyTime> sooner(std::optional<SteadyTime> one, std::optional<SteadyTime> other) {
+  if (one && other) return std::min(*one, *other);
+  return one ? one : other;
+}
+
 // One output stream of the program.
 struct OutputPipe {
   sys::UniqueFd fd;
@@ -96,8 +101,9 @@ struct InputPipe {
 
 class ExecInit {
  public:
-  ExecInit(int connection, Place& place)
+  ExecInit(int connection, const CpuBudgetMeter* budget, Place& place)
       : connection_(connection),
+        budget_(budget),
         place_(place),
         reader_(connection),
         writer_(connection),
@@ -185,6 +191,7 @@ class ExecInit {
     report.write.reset();
     const std::optional<Failure> failure = read_report(report.read.get());
     started_ = Clock::now();
+    if (budget_ != nullptr) next_look_ = started_;
     if (failure) {
       send_failure(*failure);
       return false;
@@ -232,13 +239,11 @@ class ExecInit {
       entries[3] = {room ? outputs_[1].fd.get() : -1, POLLIN, 0};
       // Without POLLOUT it still tells (POLLERR) when nobody reads it any more.
       entries[4] = {input_.fd.get(), short(input_.buffer.empty() ? 0 : POLLOUT), 0};
-      if (sys::poll_until(entries, deadline) == 0) {
-        reap();
-        return program_status_ ? cause_of_status() : EndCause::timed_out;
-      }
-      if (entries[1].revents != 0) reap();
+      const bool quiet = sys::poll_until(entries, sooner(deadline, next_look_)) == 0;
+      if (quiet || entries[1].revents != 0) reap();
       if (program_status_) return cause_of_status();
       if (deadline && Clock::now() >= *deadline) return EndCause::timed_out;
+      if (budget_is_spent()) return EndCause::signaled;
       if ((entries[4].revents & POLLERR) != 0) {
         input_was_closed();
       } else if (entries[4].revents != 0) {
@@ -249,6 +254,14 @@ class ExecInit {
       if (entries[0].revents != 0 && take_requests()) return EndCause::cancelled;
       flush();
     }
+  }
+
+  // Looks when the rest could have been spent, no sooner.
+  bool budget_is_spent() {
+    if (!next_look_ || Clock::now() < *next_look_) return false;
+    const std::optional<nanoseconds> pause = budget_->pause();
+    if (pause) next_look_ = Clock::now() + *pause;
+    return !pause;
   }
 
   // True when the host cancelled.
@@ -375,8 +388,11 @@ class ExecInit {
     ended_.stopped_known = end_all();
     const auto wall = std::chrono::duration_cast<nanoseconds>(Clock::now() - started_);
     ended_.wall_ns = static_cast<std::uint64_t>(wall.count());
-    if (ended_.cause == EndCause::exited) ended_.exit_code = WEXITSTATUS(*program_status_);
-    if (ended_.cause == EndCause::signaled) ended_.signal = WTERMSIG(*program_status_);
+    const int status = program_status_.value_or(SIGKILL);
+    // The program may have ended by itself after its budget was found spent.
+    if (ended_.cause == EndCause::signaled && WIFEXITED(status)) ended_.cause = EndCause::exited;
+    if (ended_.cause == EndCause::exited) ended_.exit_code = WEXITSTATUS(status);
+    if (ended_.cause == EndCause::signaled) ended_.signal = WTERMSIG(status);
     rusage usage{};
     if (getrusage(RUSAGE_CHILDREN, &usage) == 0) {
       ended_.cpu_ns = 1000 * (microseconds(usage.ru_utime) + microseconds(usage.ru_stime));
@@ -408,6 +424,7 @@ class ExecInit {
   bool await_room() { return await_flush(connection_, writer_, kMaxPendingOutput); }
 
   int connection_;
+  const CpuBudgetMeter* budget_;
   Place& place_;
   FrameReader reader_;
   FrameWriter writer_;
@@ -418,15 +435,18 @@ class ExecInit {
   pid_t program_ = -1;
   std::optional<int> program_status_;
   SteadyTime started_;
+  // When the budget is read again.
+  std::optional<SteadyTime> next_look_;
   Ended ended_;
 };
 
 }  // namespace
 
 int run_exec_init(sys::UniqueFd connection, const std::vector<sys::UniqueFd>& groups,
-                  sys::UniqueFd parent_alive, Place& place) noexcept try {
+                  const CpuBudgetMeter* budget, sys::UniqueFd parent_alive, Place& place) noexcept
+    try {
   harden_process(parent_alive.get());
-  ExecInit init(connection.get(), place);
+  ExecInit init(connection.get(), budget, place);
   try {
     init.run(groups);
     return 0;

@@ -207,7 +207,8 @@ class Keeper {
                  .disk_inodes = request.disk_inodes};
     plan.place = {.work_dir = request.work_dir,
                   .open_files = request.open_files,
-                  .processes = request.processes};
+                  .processes = request.processes,
+                  .cpu_seconds = request.cpu_seconds};
     plan.keep_idle = std::chrono::milliseconds(request.keep_idle_ms);
     plan.agent_socket = bind_socket(sandbox->directory.get(), kAgentSocketName);
     plan.lease_socket = bind_socket(sandbox->directory.get(), kLeaseSocketName);

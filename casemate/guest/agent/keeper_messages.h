@@ -30,6 +30,7 @@ struct CreateSandbox {
   // Resource limits of the programs; 0 leaves the keeper's own, the highest it may have.
   std::uint64_t open_files;
   std::uint64_t processes;
+  std::uint64_t cpu_seconds;
   // How long it waits for its next user after the last lease closed.
   std::uint64_t keep_idle_ms;
 };

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -154,6 +155,13 @@ int LinuxPlace::confine_program() noexcept {
   }
   if (config_.processes > 0) {
     if (const int error = set_limit(RLIMIT_NPROC, config_.processes)) return error;
+  }
+  if (config_.cpu_seconds > 0) {
+    // SIGKILL at once, as at every bound; a lower one of the application's stays.
+    rlimit own{};
+    if (getrlimit(RLIMIT_CPU, &own) < 0) return errno;
+    const int error = set_limit(RLIMIT_CPU, std::min<rlim_t>(config_.cpu_seconds, own.rlim_max));
+    if (error != 0) return error;
   }
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) return errno;
   return install_seccomp_filter();

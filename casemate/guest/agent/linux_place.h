@@ -21,9 +21,10 @@ class LinuxPlace final : public Place {
  public:
   struct Config {
     std::string work_dir;
-    // Bounds of the programs (RLIMIT_NOFILE, RLIMIT_NPROC); 0 leaves what is inherited.
+    // Bounds of the programs (RLIMIT_NOFILE, RLIMIT_NPROC, RLIMIT_CPU); 0 leaves what is inherited.
     std::uint64_t open_files = 0;
     std::uint64_t processes = 0;
+    std::uint64_t cpu_seconds = 0;
   };
 
   // In the call process, cloned with mount and IPC namespaces, user 0 of the sandbox, umask 0.

@@ -12,11 +12,13 @@
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "casemate/guest/agent/cpu_budget_meter.h"
 #include "casemate/guest/agent/exec_init.h"
 #include "casemate/guest/agent/file_server.h"
 #include "casemate/guest/agent/guest_io.h"
@@ -97,6 +99,11 @@ class CallProcess {
         return false;
       }
       groups_ = std::move(frame->descriptors);
+      if (request.cpu_limit_ns != 0) {
+        if (groups_.empty()) throw ProtocolError("a bound without its counter");
+        budget_.emplace(std::move(groups_.back()), request.cpu_limit_ns, request.cpu_share_millis);
+        groups_.pop_back();
+      }
       place_.open_call_scope(request.id);
       id_ = request.id;
     } catch (const std::system_error& error) {
@@ -156,9 +163,11 @@ class CallProcess {
       control_.reset();
       children_.clear();
       if (kind == AttachKind::exec) {
-        _exit(run_exec_init(std::move(connection), groups_, std::move(self_), place_));
+        _exit(run_exec_init(std::move(connection), groups_, budget_ ? &*budget_ : nullptr,
+                            std::move(self_), place_));
       }
       groups_.clear();
+      budget_.reset();
       _exit(serve_files(std::move(connection), std::move(self_), place_));
     }
     try {
@@ -199,6 +208,7 @@ class CallProcess {
   FrameWriter writer_;
   sys::UniqueFd self_;
   std::vector<sys::UniqueFd> groups_;
+  std::optional<CpuBudgetMeter> budget_;
   std::string id_;
   std::vector<Child> children_;
 };

@@ -1,22 +1,19 @@
 #pragma once
 
 #include <boost/json/fwd.hpp>
-#include <memory>
 #include <string>
 #include <string_view>
 
+#include "casemate/base/json_schema.h"
+
 namespace casemate {
 
-// The schema of a tool's arguments, and the check against it.
-//
-// Understood: type (one of object, array, string, integer, number, boolean), properties, required,
-// additionalProperties (only `false`), items, minItems, maxItems; title, description and default
-// are for the reader. An assertion that would not be held is refused, never ignored.
-// Immutable; safe from several threads.
+// The schema of a tool's arguments, and the check against it. What json_schema.h knows; an
+// assertion that would not be held is refused, never ignored. Immutable; safe from several threads.
 class ToolParameters {
  public:
-  // Throws `InvalidArgument` naming the keyword: text that is no JSON object, a root that is not an
-  // object without further properties, an unknown keyword.
+  // Throws `InvalidArgument` naming the place and the keyword: text that is no schema, or a root
+  // that is not an object without further properties.
   static ToolParameters parse(std::string_view schema);
 
   // The arguments as an object that fits. Throws `ModelFacingRefusal` that names the parameter and
@@ -25,13 +22,12 @@ class ToolParameters {
   boost::json::object check(std::string_view arguments) const;
 
   // The schema as given.
-  const std::string& text() const { return text_; }
+  const std::string& text() const { return schema_.text(); }
 
  private:
-  ToolParameters(std::string text, std::shared_ptr<const boost::json::object> schema);
+  explicit ToolParameters(JsonSchema schema);
 
-  std::string text_;
-  std::shared_ptr<const boost::json::object> schema_;
+  JsonSchema schema_;
 };
 
 }  // namespace casemate

@@ -102,27 +102,19 @@ TEST(ToolParameters, RefuseASchemaThatWouldNotBeHeld) {
     std::string_view part;
   } cases[] = {
       {"{", "no JSON"},
-      {"[]", "must be an object"},
+      {"[]", "a schema must be an object"},
+      {"true", "must be one of an object"},
       {R"({"type":"string"})", "must be one of an object"},
+      {R"({"type":["object"],"additionalProperties":false})", "must be one of an object"},
       {R"({"type":"object"})", "additionalProperties must be false"},
       {R"({"type":"object","additionalProperties":true})", "additionalProperties must be false"},
       {R"({"type":"object","additionalProperties":false,"pattern":"a"})", "'pattern'"},
-      {R"({"type":"object","additionalProperties":false,"items":{}})", "belongs to an array"},
       {R"({"type":"object","additionalProperties":false,"properties":[]})", "properties"},
-      {R"({"type":"object","additionalProperties":false,"properties":{"a":{}}})", "type"},
       {R"({"type":"object","additionalProperties":false,"properties":{"a":{"type":"date"}}})",
-       "type"},
-      {R"({"type":"object","additionalProperties":false,
-           "properties":{"a":{"type":"string","required":[]}}})",
-       "belongs to an object"},
-      {R"({"type":"object","additionalProperties":false,
-           "properties":{"a":{"type":"array","minItems":-1}}})",
-       "minItems"},
+       "at /properties/a: type"},
       {R"({"type":"object","additionalProperties":false,
            "properties":{"a":{"type":"array","items":{"type":"string","format":"uri"}}}})",
        "'format'"},
-      {R"({"type":"object","additionalProperties":false,"required":["a"]})", "required"},
-      {R"({"type":"object","additionalProperties":false,"required":"a"})", "required"},
   };
   for (const auto& each : cases) {
     SCOPED_TRACE(each.schema);

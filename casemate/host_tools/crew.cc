@@ -42,7 +42,7 @@ struct Crew::State : std::enable_shared_from_this<Crew::State> {
   std::size_t threads = 0;
   std::size_t busy = 0;
   std::deque<Job> jobs;
-  std::map<std::uint64_t, std::shared_ptr<const Job>> watched;
+  std::map<std::uint64_t, std::shared_ptr<const Ready>> watched;
   std::uint64_t next_watched = kFirstWatched;
   std::shared_ptr<const Job> alarm;
 
@@ -104,16 +104,21 @@ struct Crew::State : std::enable_shared_from_this<Crew::State> {
       run(job);
       return;
     }
-    std::shared_ptr<const Job> job;
+    if (id == kAlarm) {
+      std::shared_ptr<const Job> job;
+      {
+        const std::lock_guard lock(mutex);
+        job = alarm;
+      }
+      if (job) run(*job);
+      return;
+    }
+    std::shared_ptr<const Ready> ready;
     {
       const std::lock_guard lock(mutex);
-      if (id == kAlarm) {
-        job = alarm;
-      } else if (const auto found = watched.find(id); found != watched.end()) {
-        job = found->second;
-      }
+      if (const auto found = watched.find(id); found != watched.end()) ready = found->second;
     }
-    if (job) run(*job);
+    if (ready) run([&] { (*ready)(id); });
   }
 
   void run(const Job& job) noexcept {
@@ -152,12 +157,12 @@ void Crew::post(Job job) {
   sys::raise_event(state_->job_event.get());
 }
 
-std::uint64_t Crew::watch(int fd, Job ready) {
+std::uint64_t Crew::watch(int fd, Ready ready) {
   std::uint64_t id = 0;
   {
     const std::lock_guard lock(state_->mutex);
     id = state_->next_watched++;
-    state_->watched.emplace(id, std::make_shared<const Job>(std::move(ready)));
+    state_->watched.emplace(id, std::make_shared<const Ready>(std::move(ready)));
   }
   state_->epoll.add(fd, id, sys::Trigger::once);
   return id;
@@ -166,7 +171,7 @@ std::uint64_t Crew::watch(int fd, Job ready) {
 void Crew::rearm(int fd, std::uint64_t watched) { state_->epoll.rearm(fd, watched); }
 
 void Crew::forget(std::uint64_t watched) {
-  std::shared_ptr<const Job> dropped;
+  std::shared_ptr<const Ready> dropped;
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->watched.find(watched);
   if (found == state_->watched.end()) return;
@@ -188,7 +193,7 @@ void Crew::set_alarm(std::optional<sys::SteadyTime> at) {
 std::size_t Crew::stop(std::chrono::nanoseconds patience) noexcept {
   if (!owner_.is_current()) return 0;
   std::deque<Job> jobs;
-  std::map<std::uint64_t, std::shared_ptr<const Job>> watched;
+  std::map<std::uint64_t, std::shared_ptr<const Ready>> watched;
   std::shared_ptr<const Job> alarm;
   std::unique_lock lock(state_->mutex);
   state_->stopping = true;

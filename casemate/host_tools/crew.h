@@ -25,6 +25,8 @@ class Crew {
 
  public:
   using Job = std::function<void()>;
+  // Is told what names the descriptor.
+  using Ready = std::function<void(std::uint64_t watched)>;
 
   // Starts the first thread. Throws `std::system_error`.
   explicit Crew(Log log);
@@ -38,7 +40,7 @@ class Crew {
 
   // Runs `ready` on one of the threads when there is something to read from `fd`, once until
   // `rearm`. `fd` must stay open until `forget`. Returns what names it.
-  std::uint64_t watch(int fd, Job ready);
+  std::uint64_t watch(int fd, Ready ready);
   void rearm(int fd, std::uint64_t watched);
   // Drops `ready`; it may be running. Idempotent. The caller closes `fd` afterwards.
   void forget(std::uint64_t watched);

@@ -40,7 +40,7 @@ TEST(Crew, ReportsADescriptorOnceUntilItIsArmedAnew) {
   std::atomic<int> reports = 0;
   std::promise<void> first;
   std::promise<void> second;
-  const auto watched = crew.watch(far.get(), [&] {
+  const auto watched = crew.watch(far.get(), [&](std::uint64_t) {
     if (++reports == 1) first.set_value();
     if (reports == 2) second.set_value();
   });
@@ -60,7 +60,7 @@ TEST(Crew, ForgetsADescriptorAndDropsItsJob) {
   auto [near, far] = sys::socket_pair(sys::SocketType::stream);
   Crew crew{Log{}};
   const auto kept = std::make_shared<int>(1);
-  const auto watched = crew.watch(far.get(), [kept] { FAIL(); });
+  const auto watched = crew.watch(far.get(), [kept](std::uint64_t) { FAIL(); });
   EXPECT_EQ(kept.use_count(), 2);
   crew.forget(watched);
   EXPECT_EQ(kept.use_count(), 1);

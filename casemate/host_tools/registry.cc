@@ -112,6 +112,14 @@ std::vector<std::string> HostToolRegistry::names() const {
   return names;
 }
 
+std::vector<HostToolRegistry::Summary> HostToolRegistry::summaries() const {
+  std::vector<Summary> summaries;
+  for (const auto& [name, registered] : state_->tools) {
+    summaries.push_back({name, registered->tool.description, registered->tool.parameters});
+  }
+  return summaries;
+}
+
 std::size_t HostToolRegistry::size() const { return state_->tools.size(); }
 
 const RegisteredHostTool* HostToolRegistry::resolve(std::string_view name) const {

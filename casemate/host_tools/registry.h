@@ -122,6 +122,14 @@ class HostToolRegistry {
   std::vector<std::string> names() const;
   std::size_t size() const;
   bool empty() const { return size() == 0; }
+  // What a model is told of each tool, sorted by name.
+  struct Summary {
+    std::string name;
+    std::string description;
+    // The schema as it was given.
+    std::string parameters;
+  };
+  std::vector<Summary> summaries() const;
   // Null for an unknown name. Lives as long as the registry.
   const RegisteredHostTool* resolve(std::string_view name) const;
   // The captured one; absent also for an unknown name.

@@ -450,6 +450,8 @@ HostToolCounters HostToolRun::counters() const {
   return state_->counters;
 }
 
+const TransferLimits& HostToolRun::response_limits() const { return state_->limits(); }
+
 void HostToolRun::dispatch(std::string_view name, std::string_view arguments,
                            std::uint64_t framing_bytes, Answered answered) {
   state_->dispatch(name, arguments, framing_bytes, std::move(answered));

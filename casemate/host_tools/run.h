@@ -61,6 +61,8 @@ class HostToolRun {
 
   const std::string& id() const;
   HostToolCounters counters() const;
+  // The registry's.
+  const TransferLimits& response_limits() const;
 
   // Calls `name` with `arguments`, the text of a JSON object (or null: none), both as a program
   // sent them. `framing_bytes` count with the answer's. Refused, in this order, for:

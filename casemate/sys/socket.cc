@@ -1,9 +1,11 @@
 #include "casemate/sys/socket.h"
 
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <stdexcept>
 
@@ -14,7 +16,77 @@ namespace {
 
 constexpr std::size_t kControlSpace = CMSG_SPACE(sizeof(int) * kMaxDescriptorsPerMessage);
 
+// An address and how much of it counts.
+struct Address {
+  sockaddr_un value{};
+  socklen_t size = 0;
+};
+
+Address address_of(const std::string& text) {
+  Address address;
+  address.value.sun_family = AF_UNIX;
+  if (text.empty() || text.size() >= sizeof address.value.sun_path) {
+    throw_error(text.empty() ? EINVAL : ENAMETOOLONG, "socket address " + text);
+  }
+  std::memcpy(address.value.sun_path, text.data(), text.size());
+  // A path ends with its NUL, a name without a path with its last byte.
+  const std::size_t end = text.front() == '\0' ? text.size() : text.size() + 1;
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + end);
+  return address;
+}
+
+void bind_to(int socket, const Address& address, const std::string& what) {
+  if (bind(socket, reinterpret_cast<const sockaddr*>(&address.value), address.size) != 0) {
+    throw_errno("bind " + what);
+  }
+}
+
 }  // namespace
+
+UniqueFd make_stream_socket() {
+  UniqueFd made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!made) throw_errno("socket");
+  return made;
+}
+
+void bind_to_path(int socket, const std::string& path) { bind_to(socket, address_of(path), path); }
+
+std::string bind_to_fresh_name(int socket) {
+  // An address without a name: the kernel finds one (unix(7), "autobind").
+  Address address;
+  address.value.sun_family = AF_UNIX;
+  address.size = sizeof address.value.sun_family;
+  bind_to(socket, address, "a fresh name");
+  socklen_t size = sizeof address.value;
+  if (getsockname(socket, reinterpret_cast<sockaddr*>(&address.value), &size) != 0) {
+    throw_errno("getsockname");
+  }
+  return {address.value.sun_path, size - offsetof(sockaddr_un, sun_path)};
+}
+
+void start_listening(int socket) {
+  if (listen(socket, SOMAXCONN) != 0) throw_errno("listen");
+}
+
+UniqueFd accept_connection(int socket) {
+  while (true) {
+    UniqueFd connection(accept4(socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (connection || errno == EAGAIN) return connection;
+    if (errno != EINTR && errno != ECONNABORTED) throw_errno("accept4");
+  }
+}
+
+UniqueFd connect_to_address(const std::string& text) {
+  const Address address = address_of(text);
+  UniqueFd made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!made) throw_errno("socket");
+  if (connect(made.get(), reinterpret_cast<const sockaddr*>(&address.value), address.size) != 0) {
+    throw_errno("connect " + text);
+  }
+  return made;
+}
+
+void shut_down(int socket) noexcept { shutdown(socket, SHUT_RDWR); }
 
 std::pair<UniqueFd, UniqueFd> socket_pair(SocketType type) {
   std::array<int, 2> ends{};
@@ -89,6 +161,17 @@ ReceivedMessage receive_message(int socket, std::span<char> buffer, Blocking blo
     }
   }
   return received;
+}
+
+ReceivedBytes receive_bytes(int socket, std::span<char> buffer, Blocking blocking) {
+  const int flags = blocking == Blocking::no ? MSG_DONTWAIT : 0;
+  while (true) {
+    const ssize_t got = recv(socket, buffer.data(), buffer.size(), flags);
+    if (got >= 0) return {.bytes = static_cast<std::size_t>(got)};
+    if (errno == ECONNRESET) return {};
+    if (errno == EAGAIN && blocking == Blocking::no) return {.bytes = 0, .would_block = true};
+    if (errno != EINTR) throw_errno("recv");
+  }
 }
 
 }  // namespace casemate::sys

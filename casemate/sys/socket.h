@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,26 @@ std::pair<UniqueFd, UniqueFd> socket_pair(SocketType type);
 inline constexpr std::size_t kMaxDescriptorsPerMessage = 16;
 
 enum class Blocking { no, yes };
+
+// A close-on-exec, non-blocking Unix stream socket with no address yet. Throws `std::system_error`.
+UniqueFd make_stream_socket();
+
+// Gives a socket its path, which must not exist. Whoever may write to what then stands there may
+// connect. Throws `std::system_error`; ENAMETOOLONG for a path over the kernel's 107 bytes.
+void bind_to_path(int socket, const std::string& path);
+// Gives a socket a fresh name that no path leads to, and returns it; it begins with a NUL.
+std::string bind_to_fresh_name(int socket);
+
+// Takes connections from now on. Throws `std::system_error`.
+void start_listening(int socket);
+// The next connection of a non-blocking listening socket, close-on-exec and non-blocking; empty
+// when there is none. Throws `std::system_error`.
+UniqueFd accept_connection(int socket);
+// A blocking connection to a path, or to a name that begins with a NUL. Throws `std::system_error`.
+UniqueFd connect_to_address(const std::string& address);
+
+// Ends a connection in both directions, for every process that holds it.
+void shut_down(int socket) noexcept;
 
 // Sends at least one byte of `bytes` (all of them on a seqpacket socket), the descriptors with the
 // first one. Returns how many bytes went; 0 only for `Blocking::no` when nothing fits, and then no
@@ -41,5 +62,13 @@ struct ReceivedMessage {
 // Receives up to `buffer.size()` bytes and the descriptors that came with them. A reset by the peer
 // reads as closed. Throws `std::system_error`.
 ReceivedMessage receive_message(int socket, std::span<char> buffer, Blocking blocking);
+
+// The same for a peer whose descriptors nobody wants: the kernel closes them.
+struct ReceivedBytes {
+  // 0 with `!would_block`: the peer closed.
+  std::size_t bytes = 0;
+  bool would_block = false;
+};
+ReceivedBytes receive_bytes(int socket, std::span<char> buffer, Blocking blocking);
 
 }  // namespace casemate::sys

@@ -66,5 +66,31 @@ TEST(Socket, AFullSocketTakesNothingWithoutBlocking) {
   EXPECT_EQ(send_message(left.get(), block, {}, Blocking::no), 0U);
 }
 
+TEST(Socket, TakesConnectionsWhereItWasBound) {
+  const UniqueFd listening = make_stream_socket();
+  const std::string name = bind_to_fresh_name(listening.get());
+  EXPECT_EQ(name.front(), '\0');
+  EXPECT_THROW(connect_to_address(name), std::system_error) << "nobody listens yet";
+  start_listening(listening.get());
+  EXPECT_FALSE(accept_connection(listening.get()));
+  const UniqueFd near = connect_to_address(name);
+  const UniqueFd far = accept_connection(listening.get());
+  ASSERT_TRUE(far);
+  send_message(near.get(), std::array{'x'}, {}, Blocking::yes);
+  std::array<char, 4> buffer{};
+  EXPECT_EQ(receive_bytes(far.get(), buffer, Blocking::yes).bytes, 1U);
+  EXPECT_TRUE(receive_bytes(far.get(), buffer, Blocking::no).would_block);
+  shut_down(near.get());
+  const ReceivedBytes end = receive_bytes(far.get(), buffer, Blocking::yes);
+  EXPECT_TRUE(end.bytes == 0 && !end.would_block);
+}
+
+TEST(Socket, RefusesAPathThatIsTooLongOrTaken) {
+  const UniqueFd socket = make_stream_socket();
+  EXPECT_THROW(bind_to_path(socket.get(), "/tmp/" + std::string(103, 'x')), std::system_error);
+  EXPECT_THROW(bind_to_path(socket.get(), "/tmp"), std::system_error);
+  EXPECT_THROW(bind_to_path(socket.get(), ""), std::system_error);
+}
+
 }  // namespace
 }  // namespace casemate::sys

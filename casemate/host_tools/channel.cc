@@ -1,0 +1,360 @@
+#include "casemate/host_tools/channel.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "casemate/base/utf8.h"
+#include "casemate/host_tools/channel_frame.h"
+#include "casemate/host_tools/crew.h"
+#include "casemate/sys/poll.h"
+#include "casemate/sys/socket.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate {
+namespace {
+
+constexpr std::size_t kReadBytes = 64 * 1024;
+// Arguments may have this much however small answers have to be.
+constexpr std::uint64_t kMinRequestBound = 64 * kKiB;
+// Connections taken in one go, so that a flood does not keep a thread from everything else.
+constexpr int kMaxAccepted = 256;
+
+HostToolAnswer refusal_of(const ChannelRequest& request) {
+  return HostToolAnswer::refused(request.too_large ? "the arguments are too large for the host."
+                                                   : "the host cannot take the request apart.");
+}
+
+}  // namespace
+
+// One caller's connection. Its reader belongs to whichever thread the crew gave it to; everything
+// else to whoever holds the mutex.
+struct HostToolChannel::Connection {
+  Connection(sys::UniqueFd socket_fd, std::uint64_t max_request)
+      : socket(std::move(socket_fd)), reader(max_request) {}
+
+  const sys::UniqueFd socket;
+  ChannelReader reader;
+  // What this connection has of the bytes held for all.
+  std::size_t counted = 0;
+
+  std::mutex mutex;
+  std::uint64_t watched = 0;
+  bool cut_off = false;
+  // Nothing more is read before an answer has gone.
+  bool paused = false;
+  // A thread is at `unsent`.
+  bool sending = false;
+  std::size_t in_flight = 0;
+  std::deque<std::string> unsent;
+};
+
+struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::State> {
+  State(HostToolRun& of, HostToolChannelOptions with) : run(of), options(std::move(with)) {}
+
+  using ConnectionPointer = std::shared_ptr<Connection>;
+
+  // Used by threads of its crew only while the channel is open.
+  HostToolRun& run;
+  const HostToolChannelOptions options;
+  sys::UniqueFd listening = sys::make_stream_socket();
+  std::uint64_t max_request = 0;
+  std::uint64_t max_held = 0;
+  std::atomic<std::uint64_t> held = 0;
+
+  std::mutex mutex;
+  bool closed = false;
+  std::uint64_t listening_watched = 0;
+  std::map<const Connection*, ConnectionPointer> connections;
+
+  void log(std::string_view text) const {
+    write_log(options.log, LogLevel::warning,
+              fmt::format("host tools: run {}: {}", run.id(), text));
+  }
+
+  // -- Connections
+  // ---------------------------------------------------------------------------------
+
+  void serve() {
+    sys::start_listening(listening.get());
+    const std::lock_guard lock(mutex);
+    listening_watched = run.crew().watch(
+        listening.get(),
+        [self = shared_from_this()](std::uint64_t watched) { self->take_connections(watched); });
+  }
+
+  void take_connections(std::uint64_t watched) {
+    try {
+      for (int taken = 0; taken < kMaxAccepted; ++taken) {
+        sys::UniqueFd socket = sys::accept_connection(listening.get());
+        if (!socket) break;
+        add(std::move(socket));
+      }
+    } catch (const std::system_error& error) {
+      // Out of descriptors, most likely: a caller waits until there are some again.
+      log(fmt::format("taking a connection: {}", escape_for_display(error.what())));
+    }
+    const std::lock_guard lock(mutex);
+    if (!closed) run.crew().rearm(listening.get(), watched);
+  }
+
+  void add(sys::UniqueFd socket) {
+    const auto connection = std::make_shared<Connection>(std::move(socket), max_request);
+    const std::lock_guard lock(mutex);
+    if (closed) return;
+    if (connections.size() >= kMaxChannelConnections) {
+      say_goodbye(*connection, fmt::format("the host takes {} connections of a run at a time.",
+                                           kMaxChannelConnections));
+      return;
+    }
+    connections.emplace(connection.get(), connection);
+    const std::lock_guard own(connection->mutex);
+    connection->watched = run.crew().watch(
+        connection->socket.get(),
+        [self = shared_from_this(), connection](std::uint64_t) { self->read(connection); });
+  }
+
+  // The connection is closed next, so what does not fit at once is nobody's loss.
+  static void say_goodbye(const Connection& connection, std::string_view why) noexcept {
+    try {
+      const std::string bytes = encode_answer(0, HostToolAnswer::refused(why));
+      sys::send_message(connection.socket.get(), bytes, {}, sys::Blocking::no);
+    } catch (const std::exception&) {
+      // The caller is gone.
+    }
+  }
+
+  void drop(const ConnectionPointer& connection) {
+    std::uint64_t watched = 0;
+    {
+      const std::lock_guard own(connection->mutex);
+      connection->cut_off = true;
+      watched = connection->watched;
+      connection->unsent.clear();
+    }
+    sys::shut_down(connection->socket.get());
+    const std::lock_guard lock(mutex);
+    connections.erase(connection.get());
+    if (!closed) run.crew().forget(watched);
+  }
+
+  // -- Requests
+  // ------------------------------------------------------------------------------------
+
+  void read(const ConnectionPointer& connection) {
+    {
+      // Orders this thread after the one that read before.
+      const std::lock_guard own(connection->mutex);
+      if (connection->cut_off) return;
+    }
+    std::vector<ChannelRequest> requests;
+    if (!read_requests(*connection, requests)) {
+      held -= std::exchange(connection->counted, 0);
+      return drop(connection);
+    }
+    {
+      const std::lock_guard own(connection->mutex);
+      connection->in_flight += requests.size();
+      connection->paused = must_pause(*connection);
+      if (!connection->paused && !connection->cut_off) {
+        run.crew().rearm(connection->socket.get(), connection->watched);
+      }
+    }
+    if (requests.empty()) return;
+    for (std::size_t index = 1; index < requests.size(); ++index) {
+      run.crew().post(
+          [self = shared_from_this(), connection, request = std::move(requests[index])] {
+            self->serve_one(connection, request);
+          });
+    }
+    serve_one(connection, requests.front());
+  }
+
+  bool must_pause(const Connection& connection) const {
+    return connection.in_flight >= options.max_in_flight || !connection.unsent.empty();
+  }
+
+  // False when the caller is gone or makes no sense.
+  bool read_requests(Connection& connection, std::vector<ChannelRequest>& requests) {
+    std::array<char, kReadBytes> buffer;
+    try {
+      while (requests.size() < options.max_in_flight) {
+        const sys::ReceivedBytes received =
+            sys::receive_bytes(connection.socket.get(), buffer, sys::Blocking::no);
+        if (received.would_block) return true;
+        if (received.bytes == 0) return false;
+        const bool sound = connection.reader.feed({buffer.data(), received.bytes}, requests);
+        count_held(connection);
+        if (!sound) {
+          say_goodbye(connection, "what was sent is no request.");
+          return false;
+        }
+        // Less than there was room for: there is no more, and if there is, it is reported.
+        if (received.bytes < buffer.size()) return true;
+      }
+      return true;
+    } catch (const std::system_error&) {
+      return false;
+    }
+  }
+
+  // Half requests of all connections may not hold more than the run's answers may.
+  void count_held(Connection& connection) {
+    const std::size_t now = connection.reader.held();
+    held += now;
+    held -= std::exchange(connection.counted, now);
+    if (now > kReadBytes && held > max_held) {
+      connection.reader.skip_current();
+      held -= now - connection.reader.held();
+      connection.counted = connection.reader.held();
+    }
+  }
+
+  void serve_one(const ConnectionPointer& connection, const ChannelRequest& request) {
+    if (request.too_large || request.malformed) {
+      return answer(connection, request.id, refusal_of(request));
+    }
+    run.dispatch(request.name, request.arguments, kAnswerFramingBytes,
+                 [self = shared_from_this(), connection, id = request.id](
+                     const HostToolAnswer& result) { self->answer(connection, id, result); });
+  }
+
+  // -- Answers
+  // -------------------------------------------------------------------------------------
+
+  void answer(const ConnectionPointer& connection, std::uint32_t id, const HostToolAnswer& result) {
+    std::string bytes = encode_answer(id, result);
+    const std::lock_guard own(connection->mutex);
+    if (connection->cut_off) return;
+    --connection->in_flight;
+    std::size_t sent = 0;
+    if (connection->unsent.empty()) {
+      try {
+        while (sent < bytes.size()) {
+          const std::size_t count =
+              sys::send_message(connection->socket.get(), std::string_view(bytes).substr(sent), {},
+                                sys::Blocking::no);
+          if (count == 0) break;
+          sent += count;
+        }
+      } catch (const std::system_error&) {
+        // The caller is gone; its end is reported to whoever reads.
+        return;
+      }
+    }
+    if (sent < bytes.size()) {
+      connection->unsent.push_back(bytes.substr(sent));
+      if (!std::exchange(connection->sending, true)) {
+        run.crew().post([self = shared_from_this(), connection] { self->send_rest(connection); });
+      }
+    }
+    read_on(*connection);
+  }
+
+  // With the connection's mutex.
+  void read_on(Connection& connection) {
+    if (!connection.paused || must_pause(connection)) return;
+    connection.paused = false;
+    run.crew().rearm(connection.socket.get(), connection.watched);
+  }
+
+  // What a caller does not take at once is sent by a thread that may wait for it.
+  void send_rest(const ConnectionPointer& connection) {
+    const Crew::Busy busy(run.crew());
+    try {
+      while (send_some(*connection)) {
+      }
+      return;
+    } catch (const std::exception& error) {
+      log(fmt::format("a caller takes no answers: {}", escape_for_display(error.what())));
+    }
+    drop(connection);
+  }
+
+  // Returns whether something is left.
+  bool send_some(Connection& connection) {
+    std::string bytes;
+    {
+      const std::lock_guard own(connection.mutex);
+      if (connection.unsent.empty() || connection.cut_off) {
+        connection.sending = false;
+        if (!connection.cut_off) read_on(connection);
+        return false;
+      }
+      bytes = connection.unsent.front();
+    }
+    std::string_view rest = bytes;
+    while (!rest.empty()) {
+      std::array<pollfd, 1> entries{pollfd{connection.socket.get(), POLLOUT, 0}};
+      if (sys::poll_until(entries, sys::SteadyTime::clock::now() + options.send_patience) == 0) {
+        throw std::system_error(ETIMEDOUT, std::generic_category());
+      }
+      rest.remove_prefix(sys::send_message(connection.socket.get(), rest, {}, sys::Blocking::no));
+    }
+    const std::lock_guard own(connection.mutex);
+    // Cut off meanwhile, it has been emptied.
+    if (!connection.unsent.empty()) connection.unsent.pop_front();
+    return true;
+  }
+
+  void close() {
+    std::map<const Connection*, ConnectionPointer> open;
+    std::uint64_t watched = 0;
+    {
+      const std::lock_guard lock(mutex);
+      if (closed) return;
+      closed = true;
+      open.swap(connections);
+      watched = listening_watched;
+    }
+    run.crew().forget(watched);
+    sys::shut_down(listening.get());
+    for (const auto& [key, connection] : open) {
+      std::uint64_t own_watched = 0;
+      {
+        const std::lock_guard own(connection->mutex);
+        connection->cut_off = true;
+        connection->unsent.clear();
+        own_watched = connection->watched;
+      }
+      run.crew().forget(own_watched);
+      sys::shut_down(connection->socket.get());
+    }
+  }
+};
+
+HostToolChannel::HostToolChannel(HostToolRun& run, HostToolChannelOptions options)
+    : state_(std::make_shared<State>(run, std::move(options))) {
+  const TransferLimits& limits = run.response_limits();
+  state_->max_request = std::max(limits.max_bytes_per_file, kMinRequestBound);
+  state_->max_held = std::max(limits.max_total_bytes, state_->max_request);
+}
+
+HostToolChannel::~HostToolChannel() { close(); }
+
+int HostToolChannel::socket() const { return state_->listening.get(); }
+
+void HostToolChannel::serve() { state_->serve(); }
+
+void HostToolChannel::close() noexcept {
+  if (!owner_.is_current()) return;
+  try {
+    state_->close();
+  } catch (const std::exception& error) {
+    state_->log(fmt::format("closing the channel: {}", escape_for_display(error.what())));
+  }
+}
+
+}  // namespace casemate

@@ -1,0 +1,58 @@
+#pragma once
+
+// Host tool calls over a socket of the host's: any process of the run connects, nothing is polled.
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+
+#include "casemate/base/log.h"
+#include "casemate/host_tools/run.h"
+#include "casemate/sys/owner_process.h"
+
+namespace casemate {
+
+// Open connections of one run; one more is told so and closed.
+inline constexpr std::size_t kMaxChannelConnections = 64;
+
+struct HostToolChannelOptions {
+  Log log{};
+  // Requests of one connection under way; more are not read before one of them is answered.
+  std::size_t max_in_flight = 64;
+  // A caller that takes nothing of its answers for so long is cut off.
+  std::chrono::nanoseconds send_patience = std::chrono::seconds(30);
+};
+
+// The socket of one run and what is said over it (channel_frame.h). Whoever can reach the socket
+// may call, in the name of this run: where it is bound is the whole of the permission. Nobody is
+// asked who they are. What comes is bounded (connections, requests under way, bytes held: those of
+// all answers of the run) and never trusted: what is no request is refused or cut off, never waited
+// for.
+class HostToolChannel {
+ public:
+  // Makes the socket. `run` must outlive the channel. Throws `std::system_error`.
+  explicit HostToolChannel(HostToolRun& run, HostToolChannelOptions options = {});
+  // `close`.
+  ~HostToolChannel();
+  HostToolChannel(const HostToolChannel&) = delete;
+  HostToolChannel& operator=(const HostToolChannel&) = delete;
+
+  // A Unix stream socket without an address, to be bound by who makes the call's scope. Borrowed.
+  int socket() const;
+
+  // Once it was bound: takes connections from now on. Throws `std::system_error`.
+  void serve();
+
+  // Cuts every connection off and takes no more. Idempotent; never throws. In a forked child of the
+  // host it does nothing.
+  void close() noexcept;
+
+ private:
+  struct Connection;
+  struct State;
+
+  std::shared_ptr<State> state_;
+  sys::OwnerProcess owner_;
+};
+
+}  // namespace casemate

@@ -1,0 +1,73 @@
+#pragma once
+
+// What a program and the host say to each other over the run's socket. Little-endian numbers.
+//
+//   request: u32 bytes that follow; u32 id, the caller's own; u16 bytes of the name; the name; the
+//            arguments, a JSON object as text
+//   answer:  u32 bytes that follow; u32 id of the request; u8 0: a JSON value, 1: a refusal; its
+//   text
+//
+// Any number of requests may be under way on a connection; answers come as they finish. Id 0 in an
+// answer: what was sent is no request, or the host takes no more connections; the host then closes.
+// Mirrored in casemate/guest/support/casemate_tools.py and casemate/guest/agent/call_tool/.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "casemate/host_tools/answer.h"
+
+namespace casemate {
+
+inline constexpr std::size_t kLengthBytes = 4;
+// The id and the name's length.
+inline constexpr std::size_t kMinRequestBytes = 6;
+// What an answer has beside its text; counts with it.
+inline constexpr std::uint64_t kAnswerFramingBytes = 9;
+// A request that announces more than this is not read over: the connection is closed.
+inline constexpr std::uint64_t kMaxSkippedBytes = 64 * 1024 * 1024;
+
+struct ChannelRequest {
+  std::uint32_t id = 0;
+  std::string name;
+  std::string arguments;
+  // Its bytes were over what may be held; they were skipped.
+  bool too_large = false;
+  // It cannot be taken apart.
+  bool malformed = false;
+};
+
+std::string encode_answer(std::uint32_t id, const HostToolAnswer& answer);
+
+// Cuts what arrives into requests. Holds at most one request's bytes, and not more than has
+// arrived.
+class ChannelReader {
+ public:
+  // Requests of more than `max_bytes` after their length are skipped.
+  explicit ChannelReader(std::uint64_t max_bytes) : max_bytes_(max_bytes) {}
+
+  // Takes all of `bytes` and appends the requests that are complete. Returns false when what came
+  // can never become a request; then nothing more may be fed.
+  bool feed(std::string_view bytes, std::vector<ChannelRequest>& requests);
+
+  // Bytes held for a request that is not complete.
+  std::size_t held() const { return body_.size(); }
+  // What is held is dropped, and the rest of that request skipped.
+  void skip_current();
+
+ private:
+  bool begin();
+  void finish(std::vector<ChannelRequest>& requests);
+
+  std::uint64_t max_bytes_;
+  std::string length_;
+  std::string body_;
+  // Bytes of the current request that have not arrived; 0 between requests.
+  std::uint64_t missing_ = 0;
+  bool skipping_ = false;
+};
+
+}  // namespace casemate

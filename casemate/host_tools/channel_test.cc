@@ -1,0 +1,327 @@
+#include "casemate/host_tools/channel.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "casemate/host_tools/channel_client_test.h"
+#include "casemate/host_tools/channel_frame.h"
+#include "casemate/host_tools/tools_test.h"
+
+namespace casemate {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t kMany = 1'000'000;
+
+HostToolRegistryOptions roomy() {
+  return {.max_host_tool_calls_per_run = kMany, .response_limits = {kMiB, 64 * kMiB, kMany}};
+}
+
+class Served {
+ public:
+  explicit Served(std::vector<HostTool> tools, HostToolRegistryOptions options = roomy(),
+                  HostToolChannelOptions channel_options = {})
+      : registry(registry_of(std::move(tools), std::move(options))),
+        run(registry, {.log = log.hook(), .close_patience = milliseconds(200)}) {
+    channel_options.log = log.hook();
+    channel.emplace(run, channel_options);
+    address = sys::bind_to_fresh_name(channel->socket());
+    channel->serve();
+  }
+  ~Served() { channel->close(); }
+
+  KeptLog log;
+  std::shared_ptr<HostToolRegistry> registry;
+  HostToolRun run;
+  std::optional<HostToolChannel> channel;
+  std::string address;
+};
+
+TEST(HostToolChannel, AnswersValuesAndRefusals) {
+  Served served({echo()});
+  ChannelClient client(served.address);
+  EXPECT_EQ(client.call("echo", R"({"a":[1,"ü"]})"), R"({"a":[1,"ü"]})");
+  EXPECT_EQ(client.call("other", "{}"), "Error: there is no host tool 'other'.");
+  EXPECT_EQ(client.call("echo", "nonsense").substr(0, 7), "Error: ");
+  EXPECT_EQ(client.call("echo", "{}"), "{}");
+  EXPECT_EQ(served.run.counters().delivered_bytes,
+            std::string(R"({"a":[1,"ü"]}{})").size() + 2 * kAnswerFramingBytes);
+}
+
+TEST(HostToolChannel, ARefusalReachesTheCallerAlsoPastTheCap) {
+  HostToolRegistryOptions options = roomy();
+  options.max_host_tool_calls_per_run = 2;
+  Served served({echo()}, options);
+  ChannelClient client(served.address);
+  EXPECT_EQ(client.call("echo", "{}"), "{}");
+  EXPECT_EQ(client.call("echo", "{}"), "{}");
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_NE(client.call("echo", "{}").find("are used up"), std::string::npos);
+  }
+}
+
+TEST(HostToolChannel, AnswersRequestsOfOneConnectionAsTheyFinish) {
+  Gate gate;
+  Served served({echo(), tool_of("slow", [&](const auto&, const auto&) {
+                   gate.pass();
+                   return boost::json::value("slow");
+                 })});
+  ChannelClient client(served.address);
+  client.send(channel_request(1, "slow", "{}") + channel_request(2, "echo", "{}"));
+  EXPECT_EQ(client.receive()->id, 2U);
+  client.send(channel_request(3, "echo", "{}"));
+  EXPECT_EQ(client.receive()->id, 3U);
+  gate.open();
+  EXPECT_EQ(client.receive()->text, "\"slow\"");
+}
+
+TEST(HostToolChannel, NeverCrossesAnswers) {
+  Served served({echo()});
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (int thread = 0; thread < 8; ++thread) {
+    threads.emplace_back([&, thread] {
+      ChannelClient client(served.address);
+      for (int call = 0; call < 1000; ++call) {
+        const std::string arguments =
+            "{\"who\":" + std::to_string(thread) + ",\"n\":" + std::to_string(call) + "}";
+        right += client.call("echo", arguments, static_cast<std::uint32_t>(call)) == arguments;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 8000);
+  EXPECT_EQ(served.run.counters().dispatched, 8000U);
+}
+
+TEST(HostToolChannel, AToolThatBlocksForEverIsRefusedWhileOtherCallsGoOn) {
+  Gate gate;
+  HostTool stuck = tool_of("stuck", [&](const auto&, const auto&) {
+    gate.pass();
+    return boost::json::value(1);
+  });
+  stuck.timeout = milliseconds(50);
+  {
+    Served served({echo(), stuck});
+    ChannelClient client(served.address);
+    ChannelClient other(served.address);
+    client.send(channel_request(1, "stuck", "{}"));
+    gate.await(1);
+    EXPECT_EQ(other.call("echo", "{}"), "{}");
+    EXPECT_NE(client.receive()->text.find("did not answer within 0.05"), std::string::npos);
+    EXPECT_EQ(client.call("echo", "{}"), "{}");
+    gate.open();
+  }
+}
+
+TEST(HostToolChannel, TellsTheConnectionThatIsOneTooMany) {
+  Served served({echo()});
+  std::vector<std::unique_ptr<ChannelClient>> clients;
+  for (std::size_t i = 0; i < kMaxChannelConnections; ++i) {
+    clients.push_back(std::make_unique<ChannelClient>(served.address));
+    EXPECT_EQ(clients.back()->call("echo", "{}"), "{}");
+  }
+  ChannelClient one_more(served.address);
+  const auto answer = one_more.receive();
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->id, 0U);
+  EXPECT_EQ(answer->text, "Error: the host takes 64 connections of a run at a time.");
+  EXPECT_FALSE(one_more.receive());
+  clients.pop_back();
+  // The host notices the end by itself; until then the answer is the same.
+  while (ChannelClient(served.address).call("echo", "{}") != "{}") {
+  }
+}
+
+TEST(HostToolChannel, SurvivesTenThousandConnections) {
+  Served served({echo()});
+  for (int i = 0; i < 10'000; ++i) ChannelClient client(served.address);
+  while (ChannelClient(served.address).call("echo", "{}") != "{}") {
+  }
+}
+
+TEST(HostToolChannel, CutsOffWhatIsNoRequest) {
+  Served served({echo()});
+  ChannelClient good(served.address);
+  for (const std::string& bytes :
+       {std::string(4, '\0'), std::string(4, '\xff'), little_endian(kMinRequestBytes - 1, 4),
+        std::string(1 << 20, '\xfe')}) {
+    ChannelClient client(served.address);
+    try {
+      client.send(bytes);
+    } catch (const std::system_error&) {
+      continue;  // cut off while it was still talking
+    }
+    const auto answer = client.receive();
+    if (answer) {
+      EXPECT_EQ(answer->id, 0U);
+      EXPECT_EQ(answer->text, "Error: what was sent is no request.");
+    }
+  }
+  EXPECT_EQ(good.call("echo", "{}"), "{}");
+}
+
+TEST(HostToolChannel, AHalfRequestHoldsUpNobody) {
+  Served served({echo()});
+  ChannelClient half(served.address);
+  const std::string whole = channel_request(3, "echo", "{}");
+  half.send(whole.substr(0, 7));
+  ChannelClient good(served.address);
+  EXPECT_EQ(good.call("echo", "{}"), "{}");
+  half.send(whole.substr(7));
+  EXPECT_EQ(half.receive()->text, "{}");
+  ChannelClient gone(served.address);
+  gone.send(whole.substr(0, 5));
+}
+
+TEST(HostToolChannel, RefusesWhatIsMalformedOrTooLargeAndGoesOn) {
+  HostToolRegistryOptions options = roomy();
+  options.response_limits.max_bytes_per_file = 100;
+  Served served({echo()}, options);
+  ChannelClient client(served.address);
+  const std::string body = little_endian(9, 4) + little_endian(500, 2) + "ab";
+  client.send(little_endian(body.size(), 4) + body);
+  EXPECT_EQ(client.receive()->text, "Error: the host cannot take the request apart.");
+  // 64 KiB are taken however small answers are; 6 bytes are the request's, 4 the name's.
+  const auto padded = [](std::size_t bytes) { return std::string(bytes - 2, ' ') + "{}"; };
+  EXPECT_EQ(client.call("echo", padded(64 * kKiB - 10)), "{}");
+  EXPECT_EQ(client.call("echo", padded(64 * kKiB - 9)),
+            "Error: the arguments are too large for the host.");
+  EXPECT_EQ(client.call("echo", std::string(10 << 20, '[')),
+            "Error: the arguments are too large for the host.");
+  EXPECT_EQ(client.call("echo", "{}"), "{}");
+  EXPECT_EQ(served.run.counters().dispatched, 2U);
+}
+
+TEST(HostToolChannel, HostileJsonIsRefusedAndTheNextCallServed) {
+  // HT-04 as the host sees it.
+  Served served({echo()});
+  ChannelClient client(served.address);
+  for (const std::string& arguments : std::vector<std::string>{
+           std::string(200'000, '['), R"({"a":1,"a":1})", R"({"a":NaN})", "{\"a\":\"\xff\xfe\"}",
+           R"({"a":99999999999999999999})", R"({"a":1e400})", std::string("{\0}", 3)}) {
+    EXPECT_EQ(client.call("echo", arguments).substr(0, 6), "Error:");
+    EXPECT_EQ(client.call("echo", "{}"), "{}");
+  }
+  EXPECT_EQ(client.call(std::string("\xff\0x", 3), "{}"),
+            R"(Error: there is no host tool '\xff\x00x'.)");
+}
+
+TEST(HostToolChannel, ACallerThatTakesNoAnswersHoldsUpOnlyItself) {
+  Served served(
+      {tool_of("big",
+               [](const auto&, const auto&) {
+                 return boost::json::value(boost::json::string(std::string(500'000, 'x')));
+               }),
+       echo()},
+      roomy(), {.send_patience = milliseconds(100)});
+  ChannelClient deaf(served.address);
+  for (std::uint32_t i = 1; i <= 32; ++i) deaf.send(channel_request(i, "big", "{}"));
+  ChannelClient good(served.address);
+  EXPECT_EQ(good.call("echo", "{}"), "{}");
+  served.log.await("takes no answers");
+  EXPECT_EQ(good.call("echo", "{}"), "{}");
+}
+
+TEST(HostToolChannel, ASlowReaderGetsEveryAnswerWhole) {
+  Served served({tool_of("big", [](const auto&, const auto&) {
+    return boost::json::value(boost::json::string(std::string(100'000, 'x')));
+  })});
+  ChannelClient client(served.address);
+  for (std::uint32_t i = 1; i <= 100; ++i) client.send(channel_request(i, "big", "{}"));
+  std::set<std::uint32_t> ids;
+  for (int i = 0; i < 100; ++i) {
+    const auto answer = client.receive();
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->text.size(), 100'002U);
+    ids.insert(answer->id);
+  }
+  EXPECT_EQ(ids.size(), 100U);
+}
+
+TEST(HostToolChannel, ReadsNoMoreThanItMayHaveUnderWay) {
+  Gate gate;
+  Served served({tool_of("slow",
+                         [&](const auto&, const auto&) {
+                           gate.pass();
+                           return boost::json::value(1);
+                         })},
+                roomy(), {.max_in_flight = 2});
+  ChannelClient client(served.address);
+  for (std::uint32_t i = 1; i <= 6; ++i) client.send(channel_request(i, "slow", "{}"));
+  gate.await(2);
+  EXPECT_EQ(served.run.counters().dispatched, 2U);
+  gate.open();
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(client.receive()->ok);
+}
+
+TEST(HostToolChannel, TheEndCutsEverybodyOff) {
+  // HT-10
+  Served served({echo()});
+  ChannelClient client(served.address);
+  EXPECT_EQ(client.call("echo", "{}"), "{}");
+  served.channel->close();
+  served.channel->close();
+  EXPECT_FALSE(client.receive());
+  EXPECT_THROW(ChannelClient(served.address), std::system_error);
+  EXPECT_EQ(served.run.counters().dispatched, 1U);
+}
+
+TEST(HostToolChannel, EndsWhileCallsAreInTheMiddle) {
+  const auto gate = std::make_shared<Gate>();
+  std::vector<std::unique_ptr<ChannelClient>> clients;
+  {
+    Served served({tool_of("slow", [gate](const auto&, const auto&) {
+      gate->pass();
+      return boost::json::value(1);
+    })});
+    for (int i = 0; i < 4; ++i) {
+      clients.push_back(std::make_unique<ChannelClient>(served.address));
+      clients.back()->send(channel_request(1, "slow", "{}"));
+    }
+    gate->await(4);
+  }
+  gate->open();
+  for (const auto& client : clients) EXPECT_FALSE(client->receive());
+}
+
+TEST(HostToolChannel, ACallerThatVanishesInTheMiddleLeavesNothing) {
+  Gate gate;
+  Served served({tool_of("slow",
+                         [&](const auto&, const auto&) {
+                           gate.pass();
+                           return boost::json::value(1);
+                         }),
+                 echo()});
+  for (int i = 0; i < 10; ++i) ChannelClient(served.address).send(channel_request(1, "slow", "{}"));
+  gate.await(10);
+  gate.open();
+  EXPECT_EQ(ChannelClient(served.address).call("echo", "{}"), "{}");
+}
+
+TEST(HostToolChannel, AForkedChildOfTheHostCutsNobodyOff) {
+  auto served = std::make_unique<Served>(std::vector<HostTool>{echo()});
+  ChannelClient client(served->address);
+  EXPECT_EQ(client.call("echo", "{}"), "{}");
+  const pid_t child = fork();
+  if (child == 0) {
+    served->channel->close();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(client.call("echo", "{}"), "{}");
+}
+
+}  // namespace
+}  // namespace casemate

@@ -98,6 +98,11 @@ class Process {
 struct CallProfile {
   // 12 lower-case hex digits that name the call's directory; empty means fresh random ones.
   std::string id{};
+  // A Unix stream socket of the host's without an address, or -1. The provider gives it one that
+  // only this call's programs can reach, any of them; who listens on it and answers is the host's
+  // business (host_tools/channel.h). Borrowed until the call is open. For a backend whose
+  // `host_tool_transport` is `channel`; `SandboxCapabilityNotSupported` elsewhere.
+  int host_tool_socket = -1;
 };
 
 // A scope of its own: one directory, its files, its processes. Nothing of it is seen by another
@@ -111,6 +116,9 @@ class Call : public GuestFiles {
   // `<work_dir>/<id>`: the call's own directory, absolute. `<directory>/work` exists, is empty at
   // first, writable by the program, and its programs' current directory.
   virtual const std::string& directory() const = 0;
+  // Where programs of the call find the profile's `host_tool_socket`, as a guest path; empty without
+  // one.
+  virtual std::string host_tool_address() const { return {}; }
 
   // Starts a program. Returns once the guest said that it begins; before that an end may be
   // retried, after it never is. A program that cannot be executed is `SandboxFileError` with the

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "casemate/core/host_pattern.h"
+#include "casemate/core/host_tools.h"
 #include "casemate/core/limits.h"
 #include "casemate/core/vocabulary.h"
 
@@ -65,6 +66,8 @@ struct SandboxSpec {
   // Outputs may be named by the call instead of the spec.
   bool outputs_named_at_call_time = false;
   std::set<Identity> identities{};
+  // What the host's registry was when it was sealed; absent: programs call nothing of the host's.
+  std::optional<HostToolSurface> host_tools{};
   Egress egress = Egress::closed;
   std::optional<OsFamily> requires_os_family{};
   // How long a sandbox waits for its next user after the last process that held it let go of it.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "casemate/base/utf8.h"
+#include "casemate/core/host_tool_fold.h"
 #include "casemate/core/limits.h"
 #include "casemate/core/resource_match.h"
 
@@ -75,6 +76,13 @@ Refused match_isolation(const SandboxSpec& spec, Isolation host_floor,
 Refused match_capabilities(const SandboxSpec& spec, Isolation,
                            const BackendDeclarations& declared) {
   const CapabilitySet lacking = missing(spec.requires_capabilities, declared.capabilities);
+  if (lacking.empty() && spec.requires_capabilities.contains(Capability::host_tools) &&
+      spec.host_tools && declared.host_tool_transport == HostToolTransport::none) {
+    return pending<SandboxCapabilityNotSupported>(
+        fmt::format("{} requires host_tools, for which {} declares no transport", kind_of(spec),
+                    backend_of(declared)),
+        "have the backend declare how calls travel, or select another");
+  }
   if (lacking.empty()) return std::nullopt;
   return pending<SandboxCapabilityNotSupported>(
       fmt::format("{} requires {}, which {} does not declare; it declares {}", kind_of(spec),
@@ -150,16 +158,17 @@ Refused match_direction(const SandboxSpec& spec, const BackendDeclarations& decl
 
 Refused match_limits(const SandboxSpec& spec, Isolation, const BackendDeclarations& declared) {
   if (Refused refused = refuse_malformed_limits(declared)) return refused;
+  const SandboxLimits asked = fold_host_tools(spec, declared.host_tool_transport);
   if (spec.requires_capabilities.contains(Capability::files_in)) {
     if (Refused refused =
-            match_direction(spec, declared, "files_in", spec.files_in, declared.limits.files_in)) {
+            match_direction(spec, declared, "files_in", asked.files_in, declared.limits.files_in)) {
       return refused;
     }
   }
   const bool can_hand_files_out = spec.requires_capabilities.contains(Capability::files_out) ||
                                   !spec.declared_outputs.empty() || spec.outputs_named_at_call_time;
   if (!can_hand_files_out) return std::nullopt;
-  return match_direction(spec, declared, "files_out", spec.files_out, declared.limits.files_out);
+  return match_direction(spec, declared, "files_out", asked.files_out, declared.limits.files_out);
 }
 
 // -- Step 7 ---------------------------------------------------------------------------------------

@@ -25,10 +25,10 @@ namespace {
 
 }  // namespace
 
-AgentCall::AgentCall(std::string id, sys::UniqueFd control_stream,
+AgentCall::AgentCall(const CallProfile& profile, sys::UniqueFd control_stream,
                      std::shared_ptr<const AgentSandboxParts> parts,
                      std::shared_ptr<CallAccounting> accounting, const CallControl& control)
-    : id_(std::move(id)),
+    : id_(profile.id),
       directory_(parts->info.work_dir + "/" + id_),
       parts_(std::move(parts)),
       accounting_(std::move(accounting)) {
@@ -43,6 +43,8 @@ AgentCall::AgentCall(std::string id, sys::UniqueFd control_stream,
       request.cpu_share_millis = budget->share_millis;
     }
   }
+  request.host_tools = profile.host_tool_socket >= 0;
+  if (request.host_tools) descriptors.push_back(profile.host_tool_socket);
   control_->put(FrameType::open_call, encode(request), descriptors);
   control_->flush(control);
   const Frame answer = control_->receive(control);
@@ -60,9 +62,13 @@ AgentCall::AgentCall(std::string id, sys::UniqueFd control_stream,
                                            std::generic_category().message(failure.error)));
     }
     if (!is(answer, FrameType::call_opened)) throw ProtocolError("no answer to open_call");
-    if (decode_call_opened(answer.payload).version != kProtocolVersion) {
-      throw ProtocolError("another version of the protocol");
+    const CallOpened opened = decode_call_opened(answer.payload);
+    if (opened.version != kProtocolVersion) throw ProtocolError("another version of the protocol");
+    if (request.host_tools == opened.host_tools.empty()) {
+      throw ProtocolError(request.host_tools ? "the host tool socket was not bound"
+                                             : "a host tool socket was bound that nobody sent");
     }
+    host_tool_address_ = opened.host_tools;
   } catch (const ProtocolError& error) {
     throw_guest_lied(error.what());
   }
@@ -135,7 +141,9 @@ SandboxInfo AgentSandbox::info() const { return parts_->info; }
 
 std::unique_ptr<Call> AgentSandbox::open_call(const CallProfile& profile,
                                               const CallControl& control) {
-  std::string id = profile.id.empty() ? random_hex(6) : profile.id;
+  CallProfile named = profile;
+  if (named.id.empty()) named.id = random_hex(6);
+  const std::string& id = named.id;
   if (!is_call_id(id)) {
     throw InvalidArgument(fmt::format(
         "the call id '{}' is refused: it is not 12 lower-case hex digits", escape_for_display(id)));
@@ -147,8 +155,7 @@ std::unique_ptr<Call> AgentSandbox::open_call(const CallProfile& profile,
   std::shared_ptr<CallAccounting> accounting;
   if (parts_->account) accounting = parts_->account(id);
   try {
-    return std::make_unique<AgentCall>(std::move(id), std::move(stream), parts_, accounting,
-                                       control);
+    return std::make_unique<AgentCall>(named, std::move(stream), parts_, accounting, control);
   } catch (...) {
     if (accounting) accounting->closed(false);
     throw;

@@ -21,13 +21,14 @@ namespace casemate::guest {
 class AgentCall : public Call {
  public:
   // Opens the call over `control_stream`; throws as `Sandbox::open_call`.
-  AgentCall(std::string id, sys::UniqueFd control_stream,
+  AgentCall(const CallProfile& profile, sys::UniqueFd control_stream,
             std::shared_ptr<const AgentSandboxParts> parts,
             std::shared_ptr<CallAccounting> accounting, const CallControl& control);
   ~AgentCall() override;
 
   const std::string& id() const override { return id_; }
   const std::string& directory() const override { return directory_; }
+  std::string host_tool_address() const override { return host_tool_address_; }
   std::unique_ptr<Process> start(const ExecRequest& request, const CallControl& control) override;
   bool close() noexcept override;
 
@@ -51,6 +52,7 @@ class AgentCall : public Call {
 
   std::string id_;
   std::string directory_;
+  std::string host_tool_address_;
   std::shared_ptr<const AgentSandboxParts> parts_;
   std::shared_ptr<CallAccounting> accounting_;
   sys::OwnerProcess owner_;

@@ -111,6 +111,7 @@ std::string encode(const OpenCall& message) {
       .string(message.id)
       .u64(message.cpu_limit_ns)
       .u64(message.cpu_share_millis)
+      .u8(message.host_tools ? 1 : 0)
       .take();
 }
 
@@ -124,14 +125,25 @@ OpenCall decode_open_call(std::string_view payload) {
     message.cpu_share_millis = reader.u64();
     constexpr auto kMaxTime = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     if (message.cpu_limit_ns > kMaxTime) throw ProtocolError("a time is out of range");
+    message.host_tools = reader.flag();
     return message;
   });
 }
 
-std::string encode(const CallOpened& message) { return Writer().u32(message.version).take(); }
+std::string encode(const CallOpened& message) {
+  return Writer().u32(message.version).string(message.host_tools).take();
+}
 
 CallOpened decode_call_opened(std::string_view payload) {
-  return whole(payload, [](Reader& reader) { return CallOpened{reader.u32()}; });
+  return whole(payload, [](Reader& reader) {
+    CallOpened message;
+    message.version = reader.u32();
+    message.host_tools = reader.c_string(kMaxSocketPath - 1);
+    if (!message.host_tools.empty() && message.host_tools.front() != '/') {
+      throw ProtocolError("a socket's path is not absolute");
+    }
+    return message;
+  });
 }
 
 std::string encode(AttachKind kind) { return Writer().u8(static_cast<std::uint8_t>(kind)).take(); }

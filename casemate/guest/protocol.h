@@ -5,7 +5,9 @@
 // Three kinds of connection, each a stream of frames (frame.h):
 //
 // Control, one a call; the host connects it.
-//   host `open_call`  with 0..8 descriptors of control groups -> guest `call_opened` | `failed`
+//   host `open_call`  with 0..8 descriptors of control groups and, when it says so, a counter of
+//                     processor time and last a socket for host tools -> guest `call_opened` |
+//                     `failed`
 //   host `attach`     with one descriptor, the guest's end of a new connection; no answer here
 //   host `close_call` -> guest `call_closed`, after every process of the call is reaped
 //   End of stream is `close_call` without an answer.
@@ -38,7 +40,7 @@
 
 namespace casemate::guest {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 // Wire values; never reused.
 enum class FrameType : std::uint8_t {
@@ -87,6 +89,8 @@ void expect_data(const Frame& frame);
 // Linux's own bound for a path with its NUL.
 inline constexpr std::size_t kMaxPath = 4096;
 inline constexpr std::size_t kMaxName = 255;
+// unix(7): a socket's path with its NUL.
+inline constexpr std::size_t kMaxSocketPath = 108;
 inline constexpr std::size_t kMaxFailureText = 1024;
 inline constexpr std::uint32_t kStdinWindow = 128 * 1024;
 // Most entries of one listing.
@@ -123,10 +127,13 @@ struct OpenCall {
   std::uint32_t version = kProtocolVersion;
   std::string id;
   // Processor time that the call's programs may use together; 0: no bound. With one, the last
-  // descriptor is the kernel's counter of it (cpuacct.usage or cpu.stat).
+  // descriptor but the host tool socket is the kernel's counter of it (cpuacct.usage or cpu.stat).
   std::uint64_t cpu_limit_ns = 0;
   // How many processors they can use at a time, in thousandths; 0: all there are.
   std::uint64_t cpu_share_millis = 0;
+  // The last descriptor is an unbound socket of the host's, to be bound where only this call sees
+  // it.
+  bool host_tools = false;
 };
 
 std::string encode(const OpenCall& message);
@@ -135,6 +142,8 @@ OpenCall decode_open_call(std::string_view payload);
 
 struct CallOpened {
   std::uint32_t version = kProtocolVersion;
+  // Where the host tool socket was bound, for the call's programs: absolute; empty without one.
+  std::string host_tools{};
 };
 
 std::string encode(const CallOpened& message);

@@ -22,8 +22,11 @@ std::string command_text(const ExecRequest& request) {
 class ScriptedCall final : public Call {
  public:
   ScriptedCall(std::shared_ptr<InProcessSandbox::State> state, std::size_t record, std::string id,
-               std::string directory)
-      : state_(std::move(state)), record_(record), scope_(std::make_shared<CallScope>()) {
+               std::string directory, std::string host_tool_address)
+      : state_(std::move(state)),
+        record_(record),
+        host_tool_address_(std::move(host_tool_address)),
+        scope_(std::make_shared<CallScope>()) {
     scope_->id = std::move(id);
     scope_->directory = std::move(directory);
   }
@@ -32,6 +35,7 @@ class ScriptedCall final : public Call {
 
   const std::string& id() const override { return scope_->id; }
   const std::string& directory() const override { return scope_->directory; }
+  std::string host_tool_address() const override { return host_tool_address_; }
 
   std::unique_ptr<Process> start(const ExecRequest& request, const CallControl& control) override {
     const std::string command = command_text(request);
@@ -101,15 +105,17 @@ class ScriptedCall final : public Call {
 
   const std::shared_ptr<InProcessSandbox::State> state_;
   const std::size_t record_;
+  const std::string host_tool_address_;
   const std::shared_ptr<CallScope> scope_;
 };
 
 }  // namespace
 
 std::unique_ptr<Call> make_call(std::shared_ptr<InProcessSandbox::State> state, std::size_t record,
-                                std::string id, std::string directory) {
+                                std::string id, std::string directory,
+                                std::string host_tool_address) {
   return std::make_unique<ScriptedCall>(std::move(state), record, std::move(id),
-                                        std::move(directory));
+                                        std::move(directory), std::move(host_tool_address));
 }
 
 }  // namespace casemate::in_process

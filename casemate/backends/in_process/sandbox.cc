@@ -9,6 +9,7 @@
 #include "casemate/base/digest.h"
 #include "casemate/core/errors.h"
 #include "casemate/core/resource_match.h"
+#include "casemate/sys/socket.h"
 
 namespace casemate::in_process {
 namespace {
@@ -131,6 +132,7 @@ void InProcessSandbox::serve(const BackendDeclarations& declared, const SandboxK
   }
   const std::lock_guard lock(state_->mutex);
   state_->capabilities = declared.capabilities;
+  state_->host_tool_transport = declared.host_tool_transport;
   state_->info = {.id = identity_digest(key, spec.kind),
                   .backend = declared.name,
                   .isolation = declared.isolation.value_or(Isolation::process),
@@ -160,10 +162,20 @@ std::unique_ptr<Call> InProcessSandbox::open_call(const CallProfile& profile,
   if (in_use) {
     throw InvalidArgument(fmt::format("call {} is open", id), "leave the id empty for a new one");
   }
+  std::string host_tool_address;
+  if (profile.host_tool_socket >= 0) {
+    require(state_->capabilities, Capability::host_tools);
+    if (state_->host_tool_transport != HostToolTransport::channel) {
+      throw SandboxCapabilityNotSupported(
+          "this sandbox's backend declares no channel for host tools");
+    }
+    // Reached by whoever knows it: there is no boundary here.
+    host_tool_address = sys::bind_to_fresh_name(profile.host_tool_socket);
+  }
   const std::string directory = fmt::format("{}/{}", state_->info.work_dir, id);
   state_->store.put(directory + "/work", EntryKind::directory);
   state_->calls.push_back({.id = id, .directory = directory});
-  return make_call(state_, state_->calls.size() - 1, id, directory);
+  return make_call(state_, state_->calls.size() - 1, id, directory, host_tool_address);
 }
 
 ExecResult InProcessSandbox::run_code(std::string_view code,

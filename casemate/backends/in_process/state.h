@@ -34,6 +34,7 @@ struct InProcessSandbox::State {
   // Below: guarded by `mutex`.
   SandboxInfo info;
   CapabilitySet capabilities;
+  HostToolTransport host_tool_transport = HostToolTransport::channel;
   std::vector<CommandRecord> commands;
   std::vector<ProgramRecord> programs;
   std::vector<CallRecord> calls;
@@ -48,7 +49,8 @@ ExecResult deliver(ExecResult result, const ExecRequest& request);
 
 // A call on the shared state; `record` is its position in `State::calls`.
 std::unique_ptr<Call> make_call(std::shared_ptr<InProcessSandbox::State> state, std::size_t record,
-                                std::string id, std::string directory);
+                                std::string id, std::string directory,
+                                std::string host_tool_address);
 
 // Whether the call that a process belongs to is still open.
 struct CallScope {

@@ -106,10 +106,11 @@ BackendDeclarations declare(const ControlGroupLayout& layout) {
       .isolation = Isolation::container,
       .egress_modes = {Egress::closed},
       .capabilities = {Capability::exec, Capability::files_in, Capability::files_out,
-                       Capability::files_list, Capability::files_delete},
+                       Capability::files_list, Capability::files_delete, Capability::host_tools},
       .limits = {.files_in = kCeiling, .files_out = kCeiling},
       .os_families = {OsFamily::posix},
       .image_forms = {ImageForm::host},
+      .host_tool_transport = HostToolTransport::channel,
       // Processes are counted by user and user namespace where there is no controller.
       .enforceable_limits = {Limit::pids, Limit::disk, Limit::files, Limit::time}};
   if (layout.memory) declared.enforceable_limits.insert(Limit::memory);

@@ -59,7 +59,7 @@ LinuxPlace::LinuxPlace(Config config)
       quota_(sys::open_at(AT_FDCWD, kQuotaDirectory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)),
       self_(sys::open_pid(getpid())) {}
 
-void LinuxPlace::open_call_scope(std::string_view id) {
+void LinuxPlace::open_call_scope(std::string_view id, HostTools host_tools) {
   const std::string own = "calls/" + std::string(id);
   const std::string mount_point = "workspace/" + std::string(id);
   make_directory(quota_.get(), own, 0700, 0);
@@ -73,7 +73,18 @@ void LinuxPlace::open_call_scope(std::string_view id) {
   sys::bind(quota_.get(), (own + "/dir").c_str(), AT_FDCWD, directory.c_str());
   sys::bind(quota_.get(), (own + "/tmp").c_str(), AT_FDCWD, "/tmp");
   sys::bind(quota_.get(), (own + "/shm").c_str(), AT_FDCWD, "/dev/shm");
+  if (host_tools == HostTools::yes) {
+    // Root's as well: what is bound here stays what it is.
+    make_directory(quota_.get(), own + "/host", 0755, 0);
+    sys::bind(quota_.get(), (own + "/host").c_str(), AT_FDCWD, kCallDirectory);
+  }
   sys::detach(kQuotaDirectory);
+}
+
+// The same in every call, each of which sees its own: a program that lost its environment still
+// finds it.
+std::string LinuxPlace::host_tool_path(std::string_view /*id*/) const {
+  return std::string(kCallDirectory) + "/host-tools.sock";
 }
 
 bool LinuxPlace::close_call_scope(std::string_view id) noexcept {

@@ -31,7 +31,8 @@ class LinuxPlace final : public Place {
   explicit LinuxPlace(Config config);
 
   const std::string& work_dir() const override { return config_.work_dir; }
-  void open_call_scope(std::string_view id) override;
+  void open_call_scope(std::string_view id, HostTools host_tools) override;
+  std::string host_tool_path(std::string_view id) const override;
   bool close_call_scope(std::string_view id) noexcept override;
   pid_t clone_exec_init() override;
   bool end_leftovers() noexcept override;

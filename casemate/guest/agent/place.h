@@ -2,11 +2,15 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace casemate::guest {
+
+// Whether a call has a socket of the host's for its host tools.
+enum class HostTools : std::uint8_t { no, yes };
 
 // What differs between the places that the guest program can live in: how a call and an exec get a
 // scope of their own, and how a program loses its rights. Everything else of the guest (frames,
@@ -27,7 +31,12 @@ class Place {
   // Makes the call's scope around the calling process: `<work_dir>/<id>/work` (empty, writable by
   // the program, the directory above it too), and where the place can a /tmp, /dev/shm and IPC of
   // its own. `id` is 12 hex digits and unused; EEXIST otherwise. Called once, before any clone.
-  virtual void open_call_scope(std::string_view id) = 0;
+  // With host tools also a directory, seen by this call alone, in which no program can make or
+  // remove anything.
+  virtual void open_call_scope(std::string_view id, HostTools host_tools) = 0;
+
+  // After `open_call_scope` with host tools: where in that directory their socket is to be bound.
+  virtual std::string host_tool_path(std::string_view id) const = 0;
 
   // Removes what `open_call_scope` made. Called after every process of the call was reaped. Returns
   // whether that is *known* to be complete. Must hold against any tree a program can leave.

@@ -26,12 +26,14 @@
 #include "casemate/guest/protocol.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/poll.h"
+#include "casemate/sys/socket.h"
 
 namespace casemate::guest {
 namespace {
 
 using sys::SteadyTime;
 
+constexpr std::size_t kMaxGroups = 8;
 // Attached connections at a time; beyond, the new one is told so.
 constexpr std::size_t kMaxChildren = 256;
 // A child that SIGKILL does not end in this time hangs in the kernel: its end is not known.
@@ -88,6 +90,7 @@ class CallProcess {
   }
 
   bool open() {
+    CallOpened opened;
     try {
       std::optional<Frame> frame = await_frame(control_.get(), reader_);
       if (!frame) return false;
@@ -95,26 +98,45 @@ class CallProcess {
       const OpenCall request = decode_open_call(frame->payload);
       if (request.version != kProtocolVersion) {
         answer(FrameType::failed, encode(Failure{FailureReason::no_resources, EPROTO,
-                                                 "the guest speaks protocol version 1"}));
+                                                 "the guest speaks another protocol version"}));
         return false;
       }
       groups_ = std::move(frame->descriptors);
+      const sys::UniqueFd host_tools = take_host_tool_socket(request.host_tools);
       if (request.cpu_limit_ns != 0) {
         if (groups_.empty()) throw ProtocolError("a bound without its counter");
         budget_.emplace(std::move(groups_.back()), request.cpu_limit_ns, request.cpu_share_millis);
         groups_.pop_back();
       }
-      place_.open_call_scope(request.id);
+      if (groups_.size() > kMaxGroups) throw ProtocolError("too many accounting groups");
+      place_.open_call_scope(request.id, host_tools ? HostTools::yes : HostTools::no);
       id_ = request.id;
+      if (host_tools) {
+        opened.host_tools = place_.host_tool_path(id_);
+        sys::bind_to_path(host_tools.get(), opened.host_tools);
+      }
     } catch (const std::system_error& error) {
+      if (!id_.empty()) place_.close_call_scope(id_);
       answer(FrameType::failed,
              encode(Failure{FailureReason::no_resources, error.code().value(), error.what()}));
       return false;
     } catch (const ProtocolError&) {
       return false;
     }
-    answer(FrameType::call_opened, encode(CallOpened{}));
+    answer(FrameType::call_opened, encode(opened));
     return true;
+  }
+
+  // The last of the descriptors that came, when there is to be one. Nothing listens on it here:
+  // once it is bound, the host does, and what connects is connected to the host.
+  sys::UniqueFd take_host_tool_socket(bool expected) {
+    sys::UniqueFd socket;
+    if (expected) {
+      if (groups_.empty()) throw ProtocolError("a host tool socket was announced and not sent");
+      socket = std::move(groups_.back());
+      groups_.pop_back();
+    }
+    return socket;
   }
 
   // Until the host asks for the end or is gone; a host that breaks the protocol counts as gone.

@@ -1,11 +1,17 @@
 # Loaded by the interpreter's own start-up because PYTHONPATH names this directory, before any file
 # of the program's is on the import path. Only then does the current directory join it, so that
 # shared modules import and a shared json.py or encodings/ cannot reach into start-up. Imports
-# nothing that is not loaded already: every program waits for this. Runs nobody else's
-# sitecustomize: the image's would be one more thing that start-up depends on.
+# nothing that is not loaded already, except in a run with host tools: every program waits for this.
+# Runs nobody else's sitecustomize: the image's would be one more thing that start-up depends on.
 import os
 import sys
 
+if "CASEMATE_HOST_TOOLS" in os.environ:
+    try:
+        import casemate_tools
+        del casemate_tools
+    except Exception:
+        pass  # the program starts, and hears of it when it imports the module itself
 try:
     sys.path.insert(0, os.getcwd())
 except OSError:

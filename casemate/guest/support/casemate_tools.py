@@ -1,0 +1,240 @@
+"""Functions of the host that a program in a sandbox may call.
+
+    import casemate_tools
+    casemate_tools.call("lookup", key="a")   # or casemate_tools.lookup(key="a")
+
+`call` takes the function's name and its arguments by keyword, and returns the JSON value that the
+host answers with. Where the host refuses, it raises HostToolError with the host's sentence. Arguments
+that are no JSON (a cycle, NaN, an open file) raise ValueError or TypeError here and reach nobody. Any
+thread and any child process may call; calls of several threads run at the same time.
+
+Start-up loads this before any file of the program's can be imported, and it needs nothing beyond
+what is in the interpreter: a shared json.py or socket.py does it no harm.
+"""
+import _socket
+import os
+import time
+
+__all__ = ["HostToolError", "call"]
+
+# Mirrors casemate/host_tools/channel_frame.h.
+_HEADER_BYTES = 9
+_MAX_NAME = 0xFFFF
+_MAX_LENGTH = 0xFFFFFFFF
+
+_ADDRESS = os.environ.get("CASEMATE_HOST_TOOLS", "/casemate/call/host-tools.sock")
+_NAMES = os.environ.get("CASEMATE_HOST_TOOL_NAMES", "")
+
+# Connections that are kept while nobody uses them. The host takes 64 of a run, for all its processes.
+_MAX_IDLE = 4
+# How long a call waits for the host to take one more.
+_CONNECT_PATIENCE = 30.0
+
+# Of Python's grammar; the module `keyword` might be the program's.
+_KEYWORDS = frozenset(
+    "False None True and as assert async await break class continue def del elif else except "
+    "finally for from global if import in is lambda nonlocal not or pass raise return try while "
+    "with yield".split())
+
+
+class HostToolError(RuntimeError):
+    """The host refused a call, or cannot be reached. The text is the host's sentence."""
+
+
+def _not_json(value):
+    raise TypeError(f"an argument of type {type(value).__name__} is no JSON")
+
+
+def _no_constant(name):
+    raise ValueError(f"{name} is no JSON")
+
+
+def _make_codec():
+    """Two functions: to JSON text, from JSON text. The package json would cost more than a call."""
+    try:
+        from _json import encode_basestring, make_encoder, make_scanner
+
+        class Context:
+            strict = True
+            object_hook = None
+            object_pairs_hook = None
+            parse_float = float
+            parse_int = int
+            parse_constant = staticmethod(_no_constant)
+
+        scan = make_scanner(Context())
+
+        def encode(value):
+            encoder = make_encoder({}, _not_json, encode_basestring, None, ":", ",", False, False,
+                                   False)
+            return "".join(encoder(value, 0))
+
+        def decode(text):
+            return scan(text, 0)[0]
+
+        if decode(encode({"a": [1, 2.5, None]})) != {"a": [1, 2.5, None]}:
+            raise ImportError("another _json")
+        return encode, decode
+    except (ImportError, TypeError, AttributeError):
+        import json
+
+        def encode(value):
+            return json.dumps(value, default=_not_json, ensure_ascii=False, allow_nan=False,
+                              separators=(",", ":"))
+
+        return encode, json.loads
+
+
+_encode, _decode = _make_codec()
+
+# Taking from and adding to a list is one step for every thread, and a child of a fork begins with
+# none of its parent's connections.
+_idle = []
+_owner = os.getpid()
+
+
+def _take():
+    global _idle, _owner
+    if _owner != os.getpid():
+        _idle, _owner = [], os.getpid()
+    try:
+        return _idle.pop()
+    except IndexError:
+        return _connect()
+
+
+def _give_back(connection):
+    if len(_idle) < _MAX_IDLE and _owner == os.getpid():
+        _idle.append(connection)
+    else:
+        connection.close()
+
+
+def _connect():
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    try:
+        connection.connect(_ADDRESS)
+    except FileNotFoundError:
+        connection.close()
+        raise HostToolError("Error: this run has no host tools.") from None
+    except OSError as error:
+        connection.close()
+        raise HostToolError(f"Error: the host cannot be reached: {error}.") from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _receive(connection, count):
+    """Exactly so many bytes, or fewer when the host closed."""
+    data = connection.recv(count)
+    if len(data) == count or not data:
+        return data
+    parts = [data]
+    missing = count - len(data)
+    while missing:
+        data = connection.recv(missing)
+        if not data:
+            break
+        parts.append(data)
+        missing -= len(data)
+    return b"".join(parts)
+
+
+def _exchange(connection, request):
+    """(id, whether it is a value, text) of the answer; None when the host closed without one."""
+    try:
+        connection.sendall(request)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # why may be there to be read
+    try:
+        header = _receive(connection, _HEADER_BYTES)
+        if len(header) < _HEADER_BYTES:
+            return None
+        length = int.from_bytes(header[:4], "little") - 5
+        body = _receive(connection, length) if length else b""
+    except ConnectionResetError:
+        return None
+    if len(body) < length:
+        return None
+    return int.from_bytes(header[4:8], "little"), header[8] == 0, body.decode()
+
+
+def call(name, /, **arguments):
+    """Calls the host's function `name` and returns its value."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a host tool is a str, not {type(name).__name__}")
+    word = name.encode()
+    if len(word) > _MAX_NAME:
+        raise ValueError("the name of a host tool is too long")
+    text = _encode(arguments).encode()
+    length = 6 + len(word) + len(text)
+    if length > _MAX_LENGTH:
+        raise ValueError("the arguments are too large")
+    request = b"".join((length.to_bytes(4, "little"), b"\1\0\0\0", len(word).to_bytes(2, "little"),
+                        word, text))
+    give_up = None
+    while True:
+        connection = _take()
+        try:
+            answer = _exchange(connection, request)
+        except BaseException:
+            # Whatever came in between: an answer that comes yet must not meet the next call.
+            connection.close()
+            raise
+        if answer is None:
+            connection.close()
+            raise HostToolError("Error: the connection to the host was lost; whether the call was "
+                                "made is not known.")
+        number, is_value, text = answer
+        if number:
+            _give_back(connection)
+            break
+        connection.close()
+        # The host has too many connections and has read nothing of this one's.
+        now = time.monotonic()
+        give_up = give_up or now + _CONNECT_PATIENCE
+        if now > give_up:
+            break
+        time.sleep(0.005)
+    if not is_value:
+        raise HostToolError(text)
+    return _decode(text)
+
+
+_functions = None
+
+
+def _by_attribute():
+    """The host's functions whose names can be written after a dot, as Python reads them."""
+    global _functions
+    if _functions is None:
+        table = {}
+        for name in sorted(_NAMES.split()):
+            attribute = name
+            if not name.isascii():
+                import unicodedata
+                attribute = unicodedata.normalize("NFKC", name)
+            if (attribute.isidentifier() and attribute not in _KEYWORDS
+                    and not attribute.startswith("__")):
+                table.setdefault(attribute, name)
+        _functions = table
+    return _functions
+
+
+def __getattr__(attribute):
+    name = _by_attribute().get(attribute)
+    if name is None:
+        raise AttributeError(f"module 'casemate_tools' has no attribute {attribute!r}")
+
+    def function(**arguments):
+        return call(name, **arguments)
+
+    function.__name__ = function.__qualname__ = attribute
+    function.__doc__ = f"Calls the host's function {name!r}."
+    return function
+
+
+def __dir__():
+    return sorted({*__all__, *_by_attribute()})

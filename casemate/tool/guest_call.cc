@@ -29,8 +29,9 @@ GuestCall GuestCall::open(const SandboxRouter& router, const SandboxKey& key,
 }
 
 GuestCall GuestCall::open_on(const SandboxRouter& router, std::shared_ptr<Sandbox> sandbox,
-                             const SandboxKey& key, const CallControl& control, Owner owner) {
-  auto call = sandbox->open_call(CallProfile{}, control);
+                             const SandboxKey& key, const CallControl& control, Owner owner,
+                             const CallProfile& profile) {
+  auto call = sandbox->open_call(profile, control);
   return {router, std::move(sandbox), std::move(call), key, std::move(owner)};
 }
 

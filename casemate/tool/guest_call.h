@@ -51,7 +51,8 @@ class GuestCall {
 
   // Opens a call on a sandbox that was acquired under `key`.
   static GuestCall open_on(const SandboxRouter& router, std::shared_ptr<Sandbox> sandbox,
-                           const SandboxKey& key, const CallControl& control, Owner owner);
+                           const SandboxKey& key, const CallControl& control, Owner owner,
+                           const CallProfile& profile = {});
 
   GuestCall(GuestCall&& other) noexcept;
   GuestCall& operator=(GuestCall&&) = delete;

@@ -309,7 +309,7 @@ print(f())
 }
 
 TEST_F(LinuxConfinement, TheSupportDirectoryIsReadOnlyAndThere) {
-  EXPECT_EQ(output(shell("ls /casemate/python")), "sitecustomize.py\n");
+  EXPECT_EQ(output(shell("ls /casemate/python")), "casemate_tools.py\nsitecustomize.py\n");
 }
 
 }  // namespace

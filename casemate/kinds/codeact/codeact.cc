@@ -87,6 +87,7 @@ ToolResult execute(const boost::json::object& arguments, const ToolCall& call,
       .capture_bytes = options.capture_bytes,
       .owner = session.owner(),
       .unsafe_shared_store = options.unsafe_shared_store,
+      .host_tools = options.host_tools,
   };
   CodeactRequest request;
   request.code = arguments.at("code").get_string();
@@ -126,11 +127,19 @@ std::vector<Tool> make_codeact_tools(const SandboxRouter& router, std::string ag
       .image = options.image,
       .image_id = options.image_id,
       .outputs = options.outputs,
+      .host_tools = options.host_tools,
       .files_in = options.files_in,
       .files_out = options.files_out,
       .resources = options.resources,
       .labels = options.labels,
   });
+  if (tool.spec.host_tools) {
+    const HostToolAggregate together = options.host_tools->aggregate();
+    if (together.requires_approval) tool.approval_mode = ApprovalMode::always_require;
+    if (together.has_undeclared || !together.outbound_caps.empty()) {
+      tool.also_carries_out = AlsoCarriesOut::yes;
+    }
+  }
   tool.source_integrity = std::nullopt;
   tool.outbound_max_confidentiality = options.outbound_max_confidentiality;
   tool.output_sink = options.output_sink;
@@ -143,7 +152,8 @@ std::vector<Tool> make_codeact_tools(const SandboxRouter& router, std::string ag
         const auto files =
             shared->file_store ? codeact::SharedFiles::yes : codeact::SharedFiles::no;
         return SandboxedToolParts{
-            .description = codeact::tool_description(spec, files, shared->outputs),
+            .description =
+                codeact::tool_description(spec, files, shared->outputs, shared->host_tools.get()),
             .parameters = codeact::tool_parameters(files, shared->outputs),
             .body =
                 [shared](const boost::json::object& arguments, const ToolCall& call,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "casemate/base/log.h"
+#include "casemate/host_tools/registry.h"
 #include "casemate/kinds/codeact/run.h"
 #include "casemate/kinds/codeact/spec.h"
 #include "casemate/policy/router.h"
@@ -32,6 +33,9 @@ struct CodeactToolOptions {
   // Allows a directory store and a file-system sink that overlap.
   std::optional<UnsafeSharedStore> unsafe_shared_store{};
   CodeactOutputs outputs = CodeactOutputs::none;
+  // Functions of the host that programs may call; null and an empty one are the same. Is sealed
+  // where a sandbox is configured.
+  std::shared_ptr<HostToolRegistry> host_tools{};
   // The host's label for the most confidential data that may leave by what this tool can carry out.
   std::optional<std::string> outbound_max_confidentiality{};
   std::optional<std::string> image{};
@@ -51,8 +55,9 @@ struct CodeactToolOptions {
 // order: a timeout that is not above 0 or over 7 days; caps under which no program, no output or no
 // list could pass; a sink without an outputs mode; a store and sink that overlap (all
 // `InvalidArgument`); then what `sandboxed_tool` refuses, a missing sink among it.
-// The tool never asks for approval (nothing it does is in a user's name) and does not declare a
-// source integrity: what a program prints is as trustworthy as what it read.
+// The tool asks for approval when a host tool acts in a user's name, and only then. It does not
+// declare a source integrity: what a program prints is as trustworthy as what it read. Where a host
+// tool carries something out, or did not say, `outbound_max_confidentiality` caps what may go in.
 std::vector<Tool> make_codeact_tools(const SandboxRouter& router, std::string agent_dir,
                                      CallerContext context, CodeactToolOptions options = {});
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <string_view>
 #include <vector>
@@ -23,20 +24,45 @@ constexpr std::string_view kFilesParagraph =
     "shared Python file can be imported by its name, unless Python has already loaded a module of "
     "that name. Changes to the copies do not reach the originals.";
 
-std::string network_sentence(const SandboxSpec& spec) {
-  switch (spec.egress) {
-    case Egress::closed:
-      return "It has no network.";
-    case Egress::unrestricted:
-      return "It can use the network.";
-    case Egress::allowlist:
-      break;
+std::string network_sentence(const SandboxSpec& spec, bool has_tools) {
+  const std::string_view beside = has_tools ? " Beside that it can call the host tools below." : "";
+  if (spec.egress == Egress::unrestricted) {
+    return fmt::format("It can use the network.{}", beside);
+  }
+  if (spec.egress == Egress::closed || spec.egress_allow.empty()) {
+    return has_tools ? "It has no network of its own; what it needs from outside it gets from the "
+                       "host tools below."
+                     : "It has no network.";
   }
   std::vector<std::string> hosts;
   hosts.reserve(spec.egress_allow.size());
   for (const HostPattern& host : spec.egress_allow) hosts.push_back(host.text());
-  if (hosts.empty()) return "It has no network.";
-  return fmt::format("It can reach these hosts and no others: {}.", fmt::join(hosts, ", "));
+  return fmt::format("It can reach these hosts and no others: {}.{}", fmt::join(hosts, ", "),
+                     beside);
+}
+
+// One line whatever the host wrote.
+std::string one_line(std::string text) {
+  std::ranges::replace_if(text, [](char each) { return each == '\n' || each == '\r'; }, ' ');
+  return text;
+}
+
+std::string host_tools_paragraph(const HostToolRegistry& registry) {
+  const std::vector<HostToolRegistry::Summary> tools = registry.summaries();
+  const std::uint64_t calls = registry.surface().max_calls;
+  std::string text = fmt::format(
+      "Host tools: functions that the program itself calls, {} at most in one run. `import "
+      "casemate_tools`; `casemate_tools.call({}, ...)`, with the arguments by keyword, returns the "
+      "value, and what the program only passes on need not be printed. A call that the host "
+      "refuses "
+      "raises casemate_tools.HostToolError. There are:",
+      calls == 1 ? "once" : fmt::format("{} times", calls),
+      serialise_json(boost::json::value(tools.front().name)));
+  for (const auto& tool : tools) {
+    text += fmt::format("\n  {}: {} Arguments: {}", serialise_json(boost::json::value(tool.name)),
+                        one_line(tool.description), serialise_json(parse_json(tool.parameters)));
+  }
+  return text;
 }
 
 std::string size_text(std::uint64_t bytes) {
@@ -105,9 +131,12 @@ std::string returns_paragraph(CodeactOutputs outputs) {
 
 }  // namespace
 
-std::string tool_description(const SandboxSpec& spec, SharedFiles files, CodeactOutputs outputs) {
+std::string tool_description(const SandboxSpec& spec, SharedFiles files, CodeactOutputs outputs,
+                             const HostToolRegistry* host_tools) {
+  const bool has_tools = host_tools != nullptr && !host_tools->empty();
   std::vector<std::string> paragraphs{
-      fmt::format("{} {} {}", kHead, network_sentence(spec), kRules)};
+      fmt::format("{} {} {}", kHead, network_sentence(spec, has_tools), kRules)};
+  if (has_tools) paragraphs.push_back(host_tools_paragraph(*host_tools));
   if (files == SharedFiles::yes) paragraphs.emplace_back(kFilesParagraph);
   if (outputs != CodeactOutputs::none) paragraphs.push_back(outputs_paragraph(spec, outputs));
   paragraphs.push_back(arguments_paragraph(files, outputs));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <memory>
 #include <string>
 
 #include "casemate/core/host_pattern.h"
@@ -31,6 +32,62 @@ INSTANTIATE_TEST_SUITE_P(EachCombination, Description,
                                           testing::Values(CodeactOutputs::none,
                                                           CodeactOutputs::declared,
                                                           CodeactOutputs::manifest)));
+
+std::shared_ptr<HostToolRegistry> two_tools() {
+  auto registry = std::make_shared<HostToolRegistry>(
+      HostToolRegistryOptions{.max_host_tool_calls_per_run = 32});
+  HostTool stores;
+  stores.name = "stores";
+  stores.description = "Ids of the stores\nof a state.";
+  stores.parameters = R"({"type": "object", "properties": {"state": {"type": "string"}},
+                          "required": ["state"], "additionalProperties": false})";
+  stores.function = [](const auto&, const auto&) { return boost::json::value(1); };
+  HostTool odd = stores;
+  odd.name = "odd \"name\"";
+  odd.description = "Anything.";
+  odd.parameters = R"({"type": "object"})";
+  registry->register_tool(stores);
+  registry->register_tool(odd);
+  return registry;
+}
+
+class DescriptionWithHostTools : public Description {};
+
+TEST_P(DescriptionWithHostTools, IsWhatAReviewerRead) {
+  const auto [files, outputs] = GetParam();
+  CodeactSpecOptions options;
+  options.outputs = outputs;
+  options.host_tools = two_tools();
+  expect_golden(
+      fmt::format("codeact/description_tools_{}_{}.txt",
+                  files == SharedFiles::yes ? "files" : "no_files", to_string(outputs)),
+      tool_description(codeact_sandbox_spec(options), files, outputs, options.host_tools.get()) +
+          "\n\n" + tool_parameters(files, outputs));
+}
+
+INSTANTIATE_TEST_SUITE_P(EachCombination, DescriptionWithHostTools,
+                         testing::Combine(testing::Values(SharedFiles::no, SharedFiles::yes),
+                                          testing::Values(CodeactOutputs::none,
+                                                          CodeactOutputs::declared,
+                                                          CodeactOutputs::manifest)));
+
+TEST(CodeactDescription, AnEmptyRegistryReadsLikeNone) {
+  const HostToolRegistry empty;
+  const SandboxSpec spec = codeact_sandbox_spec();
+  EXPECT_EQ(tool_description(spec, SharedFiles::no, CodeactOutputs::none, &empty),
+            tool_description(spec, SharedFiles::no, CodeactOutputs::none));
+}
+
+TEST(CodeactDescription, SpeaksOfHostsAndHostToolsTogether) {
+  SandboxSpec spec = codeact_sandbox_spec();
+  spec.egress = Egress::allowlist;
+  spec.egress_allow = {HostPattern::parse("pypi.org")};
+  const auto registry = two_tools();
+  EXPECT_NE(tool_description(spec, SharedFiles::no, CodeactOutputs::none, registry.get())
+                .find("these hosts and no others: pypi.org. Beside that it can call the host tools "
+                      "below."),
+            std::string::npos);
+}
 
 TEST(CodeactDescription, NamesTheHostsThatTheSpecAllows) {
   SandboxSpec spec = codeact_sandbox_spec();

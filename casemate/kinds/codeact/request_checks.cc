@@ -139,6 +139,13 @@ void check_wiring(const CodeactWiring& wiring, const CodeactRequest& request) {
                                       to_string(wiring.outputs)),
                           "make it with codeact_sandbox_spec and the same mode");
   }
+  const bool has_host_tools = wiring.host_tools && !wiring.host_tools->empty();
+  if (has_host_tools != wiring.spec.host_tools.has_value()) {
+    throw InvalidArgument(has_host_tools
+                              ? "the spec was made without the registry of host tools"
+                              : "the spec was made with a registry of host tools that is not here",
+                          "make it with codeact_sandbox_spec and the same registry");
+  }
   if (!request.outputs.empty() && wiring.outputs != CodeactOutputs::declared) {
     throw InvalidArgument(fmt::format("outputs are named in a request, but the mode is {}",
                                       to_string(wiring.outputs)));

@@ -9,10 +9,12 @@
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
+#include "casemate/host_tools/session.h"
 #include "casemate/kinds/codeact/manifest.h"
 #include "casemate/kinds/codeact/notes.h"
 #include "casemate/kinds/codeact/request_checks.h"
@@ -73,8 +75,10 @@ ExecRequest program_request(const CodeactWiring& wiring, const CodeactRequest& r
   return exec;
 }
 
-// A program that began, and the call it runs in.
+// A program that began, and the call it runs in. The session comes first, so that a call whose
+// program is gone is what ends before it.
 struct Begun {
+  std::unique_ptr<HostToolSession> host_tools;
   GuestCall call;
   std::unique_ptr<Process> process;
 };
@@ -136,18 +140,32 @@ class Beginning {
   }
 
   Begun begin_in(std::shared_ptr<Sandbox> sandbox, CodeactRun& run, Stopwatch& watch) {
+    auto host_tools = make_session();
     GuestCall call =
-        GuestCall::open_on(wiring_.router, std::move(sandbox), key_, control_, wiring_.owner);
+        GuestCall::open_on(wiring_.router, std::move(sandbox), key_, control_, wiring_.owner,
+                           {.host_tool_socket = host_tools ? host_tools->socket() : -1});
     run.timings.acquire += watch.lap();
     try {
+      if (host_tools) host_tools->serve();
       put_files(call);
       run.timings.stage += watch.lap();
       tell_step("running the program");
-      auto process = start(call.call(), run.sandbox.image);
-      return {std::move(call), std::move(process)};
+      auto process = start(call.call(), host_tools.get(), run.sandbox.image);
+      return {std::move(host_tools), std::move(call), std::move(process)};
     } catch (const SandboxUnavailable&) {
       if (!listener_threw_) call.abandon();
       throw;
+    }
+  }
+
+  std::unique_ptr<HostToolSession> make_session() const {
+    if (!wiring_.spec.host_tools) return nullptr;
+    try {
+      return std::make_unique<HostToolSession>(
+          wiring_.host_tools, HostToolRunOptions{.key = key_, .log = wiring_.owner.log});
+    } catch (const std::system_error& failure) {
+      std::throw_with_nested(SandboxUnavailable(
+          fmt::format("the host tools of a run could not be served: {}", failure.what())));
     }
   }
 
@@ -160,11 +178,18 @@ class Beginning {
                            control_);
   }
 
-  std::unique_ptr<Process> start(Call& call, const std::string& image) const {
+  std::unique_ptr<Process> start(Call& call, const HostToolSession* host_tools,
+                                 const std::string& image) const {
     const std::string_view interpreter = interpreter_of(image);
     try {
-      return call.start(program_request(wiring_, request_, interpreter, call.directory()),
-                        control_);
+      ExecRequest exec = program_request(wiring_, request_, interpreter, call.directory());
+      if (host_tools != nullptr) {
+        // The host's, and no request's to replace.
+        for (auto& [name, value] : host_tools->environment(call.host_tool_address())) {
+          exec.environment[name] = value;
+        }
+      }
+      return call.start(exec, control_);
     } catch (const SandboxFileError& failure) {
       if (failure.error_number() != ENOENT && failure.error_number() != EACCES) throw;
       std::throw_with_nested(SandboxImageInvalid(
@@ -348,6 +373,11 @@ CodeactRun run_codeact(const CodeactWiring& wiring, const SandboxKey& key,
   Begun begun = Beginning(wiring, key, request, files, control).begin(run, watch);
   run.result = wait_for(*begun.process, control, run);
   begun.process.reset();
+  if (begun.host_tools) {
+    // Before anything is collected: the program is over, and so is what it may ask.
+    begun.host_tools->close();
+    run.host_tool_calls = begun.host_tools->counters().dispatched;
+  }
   run.timings.run = watch.lap();
   codeact::append_outcome_notes(run, wiring.spec, request.timeout);
   collect(wiring, request, begun.call, control, run);

@@ -17,6 +17,7 @@
 #include "casemate/core/exec.h"
 #include "casemate/core/sandbox.h"
 #include "casemate/core/spec.h"
+#include "casemate/host_tools/registry.h"
 #include "casemate/kinds/codeact/spec.h"
 #include "casemate/policy/router.h"
 #include "casemate/tool/guest_call.h"
@@ -36,15 +37,17 @@ struct CodeactWiring {
   SandboxSpec spec;
   CodeactOutputs outputs = CodeactOutputs::none;
   // Where shared files come from; null shares none.
-  std::shared_ptr<const FileStore> file_store;
+  std::shared_ptr<const FileStore> file_store{};
   // Where outputs land; required unless `outputs` is none.
-  std::shared_ptr<OutputSink> output_sink;
+  std::shared_ptr<OutputSink> output_sink{};
   // Kept of each stream, head and tail.
   std::uint64_t capture_bytes = kDefaultCaptureBytes;
   // For reports and the log: who runs it ("execute_code", "casemate run").
   GuestCall::Owner owner;
   // Allows a directory store and a file-system sink that overlap.
   std::optional<UnsafeSharedStore> unsafe_shared_store{};
+  // What programs may call; the registry that `spec` was made with.
+  std::shared_ptr<HostToolRegistry> host_tools{};
 };
 
 // What is asked. Everything here may come from a model but `environment`, `stdin_descriptor` and
@@ -107,12 +110,14 @@ struct CodeactRun {
   // What the host has to say beside the streams, one sentence each: a limit that bit, a sandbox
   // that had to be made anew, a list of outputs that was not written.
   std::vector<std::string> notes;
+  // Calls of host tools that the program made, the refused ones among them.
+  std::uint64_t host_tool_calls = 0;
   CodeactTimings timings;
 };
 
 // Runs a program. Refuses, before anything is read or started, in this order:
-//   the key (`InvalidArgument`); a timeout that is not above 0 or over 7 days, outputs or a sink
-//   that do not fit the wiring, a store and a sink that overlap (`InvalidArgument`,
+//   the key (`InvalidArgument`); a timeout that is not above 0 or over 7 days, outputs, a sink or
+//   host tools that do not fit the wiring, a store and a sink that overlap (`InvalidArgument`,
 //   `SandboxOutputSinkRequired`);
 //   names of outputs: more than `files_out.max_files` (`SandboxTransferCapExceeded`), a rule
 //   broken, the same file twice, one a directory of another;

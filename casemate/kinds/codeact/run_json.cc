@@ -104,7 +104,7 @@ std::string codeact_run_json(const CodeactRun& run, ArtifactPaths paths) {
   }
   object["artifacts"] = std::move(artifacts);
   object["missing_outputs"] = json::array(run.missing_outputs.begin(), run.missing_outputs.end());
-  object["host_tool_calls"] = 0;
+  object["host_tool_calls"] = run.host_tool_calls;
   object["limit"] = result.limit ? json::value(to_string(*result.limit)) : json::value(nullptr);
   json::array not_held;
   for (const Limit limit : run.sandbox.limits_not_held) not_held.emplace_back(to_string(limit));

@@ -46,6 +46,12 @@ SandboxSpec codeact_sandbox_spec(const CodeactSpecOptions& options) {
   if (options.outputs != CodeactOutputs::none) {
     spec.requires_capabilities.insert(Capability::files_out);
   }
+  if (options.host_tools && !options.host_tools->empty()) {
+    // files_out too, as the contract has it, also where calls travel over a channel.
+    spec.requires_capabilities.insert({Capability::host_tools, Capability::files_out});
+    spec.identities = options.host_tools->aggregate().identities;
+    spec.host_tools = options.host_tools->surface();
+  }
   spec.outputs_named_at_call_time = options.outputs != CodeactOutputs::none;
   spec.files_in = options.files_in;
   spec.files_out = options.files_out;

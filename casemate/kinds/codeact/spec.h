@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "casemate/core/limits.h"
 #include "casemate/core/spec.h"
+#include "casemate/host_tools/registry.h"
 
 namespace casemate {
 
@@ -45,15 +47,18 @@ struct CodeactSpecOptions {
   std::optional<std::string> image{};
   std::optional<std::string> image_id{};
   CodeactOutputs outputs = CodeactOutputs::none;
+  // Functions of the host that programs may call; null and an empty one are the same. Is sealed.
+  std::shared_ptr<HostToolRegistry> host_tools{};
   TransferLimits files_in = kDefaultTransferLimits;
   TransferLimits files_out = kDefaultCodeactFilesOut;
   Resources resources{};
   std::map<std::string, std::string> labels{};
 };
 
-// Kind `codeact`, requires exec and files_in, with outputs files_out too; egress closed; no floor
-// and no OS family of its own. Never files_list, never files_delete. A host holds it against its
-// wiring with `router.ensure_can_serve(codeact_sandbox_spec(...))`. Throws nothing itself.
+// Kind `codeact`, requires exec and files_in, with outputs files_out too, with host tools
+// host_tools and files_out; egress closed; no floor and no OS family of its own. Never files_list,
+// never files_delete. A host holds it against its wiring with
+// `router.ensure_can_serve(codeact_sandbox_spec(...))`. Throws nothing itself.
 SandboxSpec codeact_sandbox_spec(const CodeactSpecOptions& options = {});
 
 }  // namespace casemate

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "apps/casemate/config_place.h"
+#include "apps/casemate/host_tool_config.h"
 #include "apps/casemate/toml_file.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
@@ -85,7 +87,7 @@ std::optional<std::string> read_file(const NamedFile& file) {
 class Reader {
  public:
   Reader(std::string_view name, std::span<const VerbSpec* const> verbs)
-      : name_(name), verbs_(verbs) {}
+      : place_(name), verbs_(verbs) {}
 
   Config read(const TomlValue& root) {
     for (const auto& [key, value] : root.entries) read_table(key, value);
@@ -97,29 +99,6 @@ class Reader {
     std::string name;
     const OptionSpec* option;
   };
-
-  std::string where(const TomlValue& value) const {
-    return fmt::format("{}:{}", name_, value.line);
-  }
-
-  [[noreturn]] void refuse(const TomlValue& value, std::string_view what,
-                           const std::string& hint) const {
-    throw ConfigInvalid(fmt::format("{}: {}", where(value), what), hint);
-  }
-
-  [[noreturn]] void refuse_unknown(const TomlValue& value, std::string_view key,
-                                   std::string_view table,
-                                   const std::vector<std::string>& known) const {
-    const std::vector<std::string_view> candidates(known.begin(), known.end());
-    refuse(value, fmt::format("unknown key '{}'{}", escape_for_display(key), table),
-           fmt::format("the nearest is {}", nearest(key, candidates)));
-  }
-
-  void expect_table(std::string_view key, const TomlValue& value) const {
-    if (value.kind == Kind::table) return;
-    refuse(value, fmt::format("{} is {}, and has to be a table", key, kind_in_words(value.kind)),
-           fmt::format("write [{}] and its keys below", key));
-  }
 
   // What the table of a verb may hold.
   static std::vector<Key> keys_of(const VerbSpec& verb) {
@@ -136,12 +115,17 @@ class Reader {
     for (const VerbSpec* verb : verbs_) {
       if (keys_of(*verb).empty()) continue;
       if (verb->name == key) {
-        expect_table(key, value);
+        place_.expect_table(value, key);
         return read_verb(*verb, value);
       }
       known.emplace_back(verb->name);
     }
-    refuse_unknown(value, key, "", known);
+    if (key == "host_tools") {
+      config_.host_tools = read_host_tools(value, place_);
+      return;
+    }
+    known.emplace_back("host_tools");
+    place_.refuse_unknown_key(value, key, "", known);
   }
 
   void read_verb(const VerbSpec& verb, const TomlValue& table) {
@@ -155,23 +139,25 @@ class Reader {
         read_engine(key, value);
       } else {
         std::vector<std::string> known;
+        known.reserve(keys.size());
         for (const Key& one : keys) known.push_back(one.name);
-        refuse_unknown(value, key, fmt::format(" in [{}]", verb.name), known);
+        place_.refuse_unknown_key(value, key, fmt::format(" in [{}]", verb.name), known);
       }
     }
   }
 
   void read_engine(const std::string& engine, const TomlValue& table) {
-    if (engine != "linux") refuse_unknown(table, engine, " in [backends]", {"linux"});
+    if (engine != "linux") place_.refuse_unknown_key(table, engine, " in [backends]", {"linux"});
     for (const auto& [key, value] : table.entries) {
-      if (key != "state_dir") refuse_unknown(value, key, " in [backends.linux]", {"state_dir"});
+      if (key != "state_dir")
+        place_.refuse_unknown_key(value, key, " in [backends.linux]", {"state_dir"});
       if (value.kind != Kind::text) {
-        refuse(value, fmt::format("state_dir is {}, and takes a string", kind_in_words(value.kind)),
-               "for example state_dir = \"/run/casemate\"");
+        place_.refuse_kind(value, key, "a string", "for example state_dir = \"/run/casemate\"");
       }
       if (!value.text.starts_with('/') || value.text.find('\0') != value.text.npos) {
-        refuse(value, fmt::format("state_dir cannot be '{}'", escape_for_display(value.text)),
-               "give the absolute path of a directory of yours");
+        place_.refuse(value,
+                      fmt::format("state_dir cannot be '{}'", escape_for_display(value.text)),
+                      "give the absolute path of a directory of yours");
       }
       config_.linux_state_dir = value.text;
     }
@@ -182,14 +168,14 @@ class Reader {
     auto& defaults = config_.defaults[std::string(verb)];
     if (option.value.empty()) {
       if (value.kind != Kind::flag) refuse_type(key, value, "true or false");
-      if (value.flag) defaults.push_back({std::string(option.name), {}, where(value)});
+      if (value.flag) defaults.push_back({std::string(option.name), {}, place_.where(value)});
       return;
     }
     if (option.repeat == Repeat::refused) {
       read_value(key, value, defaults);
       return;
     }
-    if (value.kind != Kind::list) refuse_type(key, value, "an array");
+    if (value.kind != Kind::list) refuse_type(key, value, "an array of strings");
     for (const TomlValue& item : value.items) read_value(key, item, defaults);
   }
 
@@ -206,21 +192,13 @@ class Reader {
       default:
         if (!text) refuse_type(key, value, "a string");
     }
-    // No word of a command line holds one, so nothing behind this expects it.
-    if (value.text.find('\0') != value.text.npos) {
-      refuse(value, fmt::format("{} holds a NUL character", key.name), example(key));
-    }
-    defaults.push_back({std::string(key.option->name), value.text, where(value)});
+    place_.refuse_nul(value, key.name, example(key));
+    defaults.push_back({std::string(key.option->name), value.text, place_.where(value)});
   }
 
   [[noreturn]] void refuse_type(const Key& key, const TomlValue& value,
                                 std::string_view taken) const {
-    const std::string item =
-        key.option->repeat == Repeat::allowed && value.kind != Kind::list ? " of strings" : "";
-    refuse(value,
-           fmt::format("{} is {}, and takes {}{}", key.name, kind_in_words(value.kind), taken,
-                       taken == "an array" ? item : ""),
-           example(key));
+    place_.refuse_kind(value, key.name, taken, example(key));
   }
 
   // The option's example as the file has it.
@@ -234,7 +212,7 @@ class Reader {
     return fmt::format("for example {} = {}", key.name, value);
   }
 
-  std::string_view name_;
+  ConfigPlace place_;
   std::span<const VerbSpec* const> verbs_;
   Config config_;
 };

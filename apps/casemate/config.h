@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/casemate/help.h"
+#include "apps/casemate/host_tool_setting.h"
 #include "apps/casemate/host_variable.h"
 #include "apps/casemate/option_parser.h"
 
@@ -33,6 +34,8 @@ struct Config {
   std::map<std::string, std::vector<DefaultValue>, std::less<>> defaults;
   // [backends.linux] state_dir, an absolute path.
   std::optional<std::string> linux_state_dir;
+  // [host_tools.NAME], sorted by name.
+  std::vector<HostToolSetting> host_tools;
 
   std::vector<DefaultValue> defaults_of(std::string_view verb) const;
 };
@@ -40,10 +43,11 @@ struct Config {
 // Reads the file that `--config`, CASEMATE_CONFIG or the user's configuration directory names, in
 // this order. Only the last may be missing, and then nothing but one failed open is paid.
 //
-// All of the file is checked, whatever verb runs: tables are verbs, `backends.NAME` and nothing
-// else; keys are the verb's long options without dashes (but not `config`). A flag takes true or
-// false, a repeatable option an array. Values are checked later, as those of a command line.
-// Throws `ConfigInvalid`: FILE:LINE, what is wrong, and the nearest key or an example.
+// All of the file is checked, whatever verb runs: tables are verbs, `backends.NAME`,
+// `host_tools.NAME` and nothing else; keys are the verb's long options without dashes (but not
+// `config`). A flag takes true or false, a repeatable option an array. Values are checked later, as
+// those of a command line. Throws `ConfigInvalid`: FILE:LINE, what is wrong, and the nearest key or
+// an example.
 Config load_config(const ParsedLine& line, const HostVariable& host_variable,
                    std::span<const VerbSpec* const> verbs);
 

@@ -114,10 +114,10 @@ TEST(Config, RefusesWhatIsNoTomlWithItsLine) {
 TEST(Config, GivesEveryLongOptionOfAVerbADefault) {
   for (const OptionSpec& option : kRunVerb.options) {
     if (!option.name.starts_with("--") || option.name == "--config") continue;
-    std::string value = option.value.empty()               ? "true"
-                        : option.form == ValueForm::number ? "5"
-                        : option.repeat == Repeat::allowed ? "['x']"
-                                                           : "'x'";
+    const std::string value = option.value.empty()               ? "true"
+                              : option.form == ValueForm::number ? "5"
+                              : option.repeat == Repeat::allowed ? "['x']"
+                                                                 : "'x'";
     const Config config =
         parse("[run]\n" + std::string(option.name.substr(2)) + " = " + value + "\n");
     ASSERT_EQ(config.defaults_of("run").size(), 1U) << option.name;
@@ -201,6 +201,80 @@ TEST(Config, DoesNotBlameTheFileForAWordOfTheLine) {
               EXPECT_THROW(run_options("[run]\npids = 9\n", {"--timeout", "0"}), InvalidArgument);
             }),
             "nothing was refused");
+}
+
+TEST(Config, ReadsAHostToolWithItsStamp) {
+  const Config config = parse(
+      "[host_tools.lookup]\ncommand = './lookup'\nsource = 'trusted'\nsink = 'internal'\n"
+      "identity = 'app'\ndescription = 'Looks up.'\ntimeout = 2.5\nmax_concurrency = 4\n"
+      "[host_tools.lookup.parameters]\ntype = 'object'\nrequired = ['key']\n"
+      "properties.key = { type = 'string', maxLength = 9 }\nproperties.n.multipleOf = 0.5\n"
+      "additionalProperties = false\n");
+  ASSERT_EQ(config.host_tools.size(), 1U);
+  const HostToolSetting& tool = config.host_tools[0];
+  EXPECT_EQ(tool.name, "lookup");
+  EXPECT_EQ(tool.command, "./lookup");
+  EXPECT_EQ(tool.description, "Looks up.");
+  EXPECT_EQ(tool.declaration,
+            (HostToolDeclaration{SourceIntegrity::trusted, "internal", Identity::app}));
+  EXPECT_EQ(tool.timeout, std::chrono::milliseconds(2500));
+  EXPECT_EQ(tool.max_concurrency, 4U);
+  EXPECT_EQ(tool.parameters,
+            R"({"additionalProperties":false,"properties":{"key":{"maxLength":9,"type":"string"},)"
+            R"("n":{"multipleOf":0.5}},"required":["key"],"type":"object"})");
+  EXPECT_EQ(tool.where, "/c.toml:1");
+}
+
+TEST(Config, AStampMaySayThatThereIsNone) {
+  const Config config = parse(
+      "[host_tools.now]\ncommand = 'date +%s'\nsource = 'none'\nsink = 'none'\nidentity = 'none'\n"
+      "parameters = '{\"type\": \"object\"}'\n[host_tools.unstamped]\ncommand = 'date +%s'\n");
+  ASSERT_EQ(config.host_tools.size(), 2U);
+  EXPECT_EQ(config.host_tools[0].declaration,
+            (HostToolDeclaration{std::nullopt, std::nullopt, std::nullopt}));
+  EXPECT_EQ(config.host_tools[0].parameters, R"({"type":"object"})");
+  EXPECT_EQ(config.host_tools[1].declaration, std::nullopt);
+}
+
+TEST(Config, RefusesAHostToolThatIsIncompleteOrWrong) {
+  const auto refused = [](const std::string& keys) {
+    return refusal("[host_tools.a]\ncommand = 'x'\n" + keys);
+  };
+  EXPECT_THAT(refusal("[host_tools.a]\n"), StartsWith("/c.toml:1: [host_tools.a] has no command"));
+  EXPECT_THAT(refusal("host_tools = 3"), HasSubstr("host_tools is a number"));
+  EXPECT_THAT(refusal("[host_tools]\na = 'x'"),
+              StartsWith("/c.toml:2: host_tools.a is a string, and has to be a table"));
+  EXPECT_THAT(refusal("[host_tools.a]\ncommand = ''"), HasSubstr(":2: command is empty"));
+  EXPECT_THAT(
+      refused("comand = 'y'"),
+      HasSubstr("/c.toml:3: unknown key 'comand' in [host_tools.a]; the nearest is command"));
+  EXPECT_THAT(refused("source = 'trusted'"), HasSubstr("sink is missing"));
+  EXPECT_THAT(refused("source = 'trusted'\nsink = 'none'"), HasSubstr("identity is missing"));
+  EXPECT_THAT(refused("source = 'truste'\nsink = 'none'\nidentity = 'none'"),
+              HasSubstr("/c.toml:3: source does not know 'truste'; the nearest is trusted"));
+  EXPECT_THAT(refused("source = 'none'\nsink = ''\nidentity = 'none'"), HasSubstr("sink is empty"));
+  EXPECT_THAT(refused("source = 'none'\nsink = false\nidentity = 'none'"),
+              HasSubstr("/c.toml:4: sink is true or false, and takes a string"));
+  EXPECT_THAT(refused("timeout = 0"), HasSubstr("/c.toml:3: timeout cannot be '0'"));
+  EXPECT_THAT(refused("timeout = '3'"), HasSubstr("timeout is a string, and takes a number"));
+  EXPECT_THAT(refused("max_concurrency = 0"), HasSubstr("max_concurrency cannot be '0'"));
+  EXPECT_THAT(refused("max_concurrency = 33"), HasSubstr("a whole number from 1 to 32"));
+  EXPECT_THAT(refused("parameters = '{'"), HasSubstr("/c.toml:3: parameters is no JSON"));
+  EXPECT_THAT(refused("parameters = { a = nan }"), HasSubstr("parameters holds nan"));
+  EXPECT_THAT(refused("parameters = { a = 2026-01-01 }"), HasSubstr("holds a date or time"));
+  EXPECT_THAT(refused("parameters = 3"), HasSubstr("takes a table or a string of JSON"));
+}
+
+TEST(Config, AHostToolOfTheLineTakesThePlaceOfOneOfTheSameName) {
+  RunOptions options = run_options("", {"--host-tool", "a=new"});
+  add_host_tools(options,
+                 parse("[host_tools.a]\ncommand = 'old'\nsource = 'trusted'\nsink = 'none'\n"
+                       "identity = 'none'\n[host_tools.b]\ncommand = 'other'\n")
+                     .host_tools);
+  ASSERT_EQ(options.host_tools.tools.size(), 2U);
+  EXPECT_EQ(options.host_tools.tools[0].command, "new");
+  EXPECT_EQ(options.host_tools.tools[0].declaration, std::nullopt);
+  EXPECT_EQ(options.host_tools.tools[1].command, "other");
 }
 
 // Where the file is looked for.

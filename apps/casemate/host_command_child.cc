@@ -44,8 +44,9 @@ bool place_descriptors(const HostCommandSetting& setting) noexcept {
   // Should somebody kill the guardian, its command does not go on unguarded.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::close(3);
-  // The host ignores it, and an ignored signal stays so over an exec.
-  ::signal(SIGPIPE, SIG_DFL);
+  // The host ignores them, and an ignored signal stays so over an exec.
+  static_cast<void>(::signal(SIGPIPE, SIG_DFL));
+  static_cast<void>(::signal(SIGXFSZ, SIG_DFL));
   mask_signals(false);
   ::execl("/bin/sh", "sh", "-c", command, static_cast<char*>(nullptr));
   ::_exit(kNoShell);

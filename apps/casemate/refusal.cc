@@ -29,7 +29,9 @@ constexpr auto kHints = std::to_array<HintInOptions>({
     {"SandboxBackendNotPermitted", "",
      "lower --min-isolation, or choose a backend of that rung; `casemate backends` lists them"},
     {"SandboxCapabilityDenied", "",
-     "leave out --deny-capability, or what needs the capability (files_out: --output, --manifest)"},
+     "leave out --deny-capability, or what needs the capability (files_out: --output, --manifest "
+     "and "
+     "host tools)"},
     {"SandboxLimitNotEnforceable", "",
      "leave the limit out: a default that cannot be held shows as limits_not_held"},
     {"SandboxImageNotSupported", "", "use --image host"},

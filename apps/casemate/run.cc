@@ -21,6 +21,7 @@ int run(const ParsedLine& line, const Config& config) {
     refuse_unknown_backend(read, backends);
     options = std::move(read);
   });
+  add_host_tools(*options, config.host_tools);
   return run_program(*options, backends, log);
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "apps/casemate/config.h"
@@ -53,6 +54,24 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"--out-dir", "DIR", kOnce, "none; required with --output and --manifest",
      "where outputs land; made when it is not there", "--out-dir out", ValueForm::directory},
     {"--overwrite", "", kOnce, "refuse", "outputs may replace files", "--overwrite"},
+    {"--host-tool", "NAME=COMMAND", kMany, "none",
+     "a function of this host that the program may call as casemate_tools.call(\"NAME\", "
+     "key=value): COMMAND, run by `sh -c` here and as you, reads the arguments, a JSON object, on "
+     "standard input and prints one JSON value; another exit status than 0 is a refusal, and what "
+     "it writes to standard error goes to the log, never to the program. It is unstamped: it acts "
+     "with the application's authority (app), its answers are untrusted, and it carries something "
+     "out; [host_tools.NAME] in casemate.toml stamps one",
+     "--host-tool 'lookup=./lookup --table stores'"},
+    {"--max-host-tool-calls", "N", kOnce, "16",
+     "calls of host tools in one run, the refused ones among them", "--max-host-tool-calls 1000",
+     ValueForm::number},
+    {"--host-tool-timeout", "SECONDS", kOnce, "30",
+     "a call's time; then its command is killed and the program gets a refusal. A timeout in "
+     "casemate.toml is that tool's own",
+     "--host-tool-timeout 5", ValueForm::number},
+    {"--require-declared", "", kOnce, "off",
+     "refuse host tools that do not declare source, sink and identity, as those of --host-tool",
+     "--require-declared"},
     {"--timeout", "SECONDS", kOnce, "120",
      "the program's time, from its start; may be fractional; at most 604800", "--timeout 2.5",
      ValueForm::number},
@@ -193,6 +212,29 @@ void read_bounds(const ParsedLine& line, RunOptions& options) {
       parse_transfer_limits("--files-out-limit", line.value_or("--files-out-limit", "8M,32M,8"));
 }
 
+void read_host_tools(const ParsedLine& line, RunOptions& options) {
+  HostToolSettings& settings = options.host_tools;
+  for (const std::string& text : line.values("--host-tool")) {
+    auto [name, command] = parse_assignment("--host-tool", text);
+    if (command.empty()) {
+      throw InvalidArgument(
+          fmt::format("--host-tool '{}' has no command", escape_for_display(name)),
+          "give NAME=COMMAND, for example --host-tool 'today=date +%F | jq -R .'");
+    }
+    if (std::ranges::find(settings.tools, name, &HostToolSetting::name) != settings.tools.end()) {
+      throw InvalidArgument(
+          fmt::format("--host-tool gives '{}' two commands", escape_for_display(name)),
+          "give it once");
+    }
+    settings.tools.push_back({.name = std::move(name), .command = std::move(command)});
+  }
+  settings.max_calls = parse_count(
+      "--max-host-tool-calls", line.value_or("--max-host-tool-calls", "16"), 1, kMaxHostToolCalls);
+  settings.timeout =
+      parse_seconds("--host-tool-timeout", line.value_or("--host-tool-timeout", "30"));
+  settings.require_declared = line.has("--require-declared");
+}
+
 void read_labels(const ParsedLine& line, RunOptions& options) {
   for (const std::string& text : line.values("--label")) {
     auto [name, value] = parse_assignment("--label", text);
@@ -291,6 +333,7 @@ RunOptions read_run_options(const ParsedLine& line, const HostVariable& host_var
   for (const std::string& text : line.values("--deny-identity")) {
     options.denied_identities.insert(parse_identity(one_of("--deny-identity", text, kIdentities)));
   }
+  read_host_tools(line, options);
   read_labels(line, options);
   options.image = line.value_or("--image", "host");
   read_environment(line, host_variable, options);
@@ -298,6 +341,15 @@ RunOptions read_run_options(const ParsedLine& line, const HostVariable& host_var
   options.min_isolation = read_isolation(line.value_or("--min-isolation", "container"));
   read_key(line, options);
   return options;
+}
+
+void add_host_tools(RunOptions& options, const std::vector<HostToolSetting>& configured) {
+  auto& tools = options.host_tools.tools;
+  for (const HostToolSetting& tool : configured) {
+    if (std::ranges::find(tools, tool.name, &HostToolSetting::name) == tools.end()) {
+      tools.push_back(tool);
+    }
+  }
 }
 
 }  // namespace casemate::app

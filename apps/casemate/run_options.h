@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/casemate/host_tool_setting.h"
 #include "apps/casemate/host_variable.h"
 #include "apps/casemate/option_parser.h"
 #include "casemate/core/limits.h"
@@ -37,6 +38,7 @@ struct RunOptions {
   std::string image;
   std::map<std::string, std::string> environment;
   std::optional<std::string> backend;
+  HostToolSettings host_tools;
   SandboxKey key;
   // The thread of the key was made up for this run, so that nobody else can be using it.
   bool own_key = false;
@@ -51,5 +53,9 @@ struct RunOptions {
 
 // Throws `InvalidArgument`, one line naming the option, the value and what would be accepted.
 RunOptions read_run_options(const ParsedLine& line, const HostVariable& host_variable);
+
+// Joins the host tools of casemate.toml to those of the line; where both have one of a name, that
+// of the line is taken.
+void add_host_tools(RunOptions& options, const std::vector<HostToolSetting>& configured);
 
 }  // namespace casemate::app

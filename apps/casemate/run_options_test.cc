@@ -165,5 +165,36 @@ TEST(RunOptions, TheDefaultsThatHelpShowsAreThoseInForce) {
   EXPECT_EQ(shown.resources.disk_bytes.value, Resources{}.disk_bytes.value);
 }
 
+TEST(RunOptions, ReadsHostTools) {
+  const HostToolSettings defaults = read({}).host_tools;
+  EXPECT_TRUE(defaults.tools.empty());
+  EXPECT_EQ(defaults.max_calls, 16U);
+  EXPECT_EQ(defaults.timeout, std::chrono::seconds(30));
+  EXPECT_FALSE(defaults.require_declared);
+  const HostToolSettings given =
+      read({"--host-tool", "a=x=1 cat", "--host-tool", "b= true", "--max-host-tool-calls", "7",
+            "--host-tool-timeout", "0.5", "--require-declared"})
+          .host_tools;
+  ASSERT_EQ(given.tools.size(), 2U);
+  EXPECT_EQ(given.tools[0].name, "a");
+  EXPECT_EQ(given.tools[0].command, "x=1 cat");
+  EXPECT_EQ(given.tools[0].declaration, std::nullopt);
+  EXPECT_EQ(given.tools[1].command, " true");
+  EXPECT_EQ(given.max_calls, 7U);
+  EXPECT_EQ(given.timeout, std::chrono::milliseconds(500));
+  EXPECT_TRUE(given.require_declared);
+}
+
+TEST(RunOptions, RefusesHostToolsThatCannotBe) {
+  EXPECT_THAT(refusal({"--host-tool", "cat"}), HasSubstr("--host-tool cannot be 'cat'"));
+  EXPECT_THAT(refusal({"--host-tool", "=cat"}), HasSubstr("--host-tool cannot be '=cat'"));
+  EXPECT_THAT(refusal({"--host-tool", "a="}), HasSubstr("--host-tool 'a' has no command"));
+  EXPECT_THAT(refusal({"--host-tool", "a=x", "--host-tool", "a=y"}),
+              HasSubstr("gives 'a' two commands"));
+  EXPECT_THAT(refusal({"--max-host-tool-calls", "0"}), HasSubstr("from 1 to 1000000"));
+  EXPECT_THAT(refusal({"--max-host-tool-calls", "1000001"}), HasSubstr("from 1 to 1000000"));
+  EXPECT_THAT(refusal({"--host-tool-timeout", "0"}), HasSubstr("--host-tool-timeout cannot be"));
+}
+
 }  // namespace
 }  // namespace casemate::app

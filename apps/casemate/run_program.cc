@@ -18,6 +18,7 @@
 
 #include "apps/casemate/check_only.h"
 #include "apps/casemate/console.h"
+#include "apps/casemate/host_tools.h"
 #include "apps/casemate/option_parser.h"
 #include "apps/casemate/out_directory.h"
 #include "apps/casemate/program_file.h"
@@ -60,10 +61,12 @@ SandboxRouter make_router(const RunOptions& options, Backends backends, const Lo
   return SandboxRouter(std::move(backends), std::move(router));
 }
 
-SandboxSpec make_spec(const RunOptions& options, CodeactOutputs outputs) {
+SandboxSpec make_spec(const RunOptions& options, CodeactOutputs outputs,
+                      std::shared_ptr<HostToolRegistry> host_tools) {
   CodeactSpecOptions spec;
   spec.image = options.image;
   spec.outputs = outputs;
+  spec.host_tools = std::move(host_tools);
   spec.files_in = options.files_in;
   spec.files_out = options.files_out;
   spec.resources = options.resources;
@@ -95,13 +98,13 @@ CodeactWiring make_wiring(const RunOptions& options, Backends backends, const Lo
   CodeactOutputs outputs = CodeactOutputs::none;
   if (options.manifest) outputs = CodeactOutputs::manifest;
   if (!options.outputs.empty()) outputs = CodeactOutputs::declared;
-  CodeactWiring wiring{make_router(options, std::move(backends), log),
-                       make_spec(options, outputs),
-                       outputs,
-                       nullptr,
-                       nullptr,
-                       options.json ? kJsonStreamBytes : 0,
-                       {"casemate run", {}, log}};
+  auto host_tools = make_host_tools(options.host_tools, log);
+  CodeactWiring wiring{.router = make_router(options, std::move(backends), log),
+                       .spec = make_spec(options, outputs, host_tools),
+                       .outputs = outputs,
+                       .capture_bytes = options.json ? kJsonStreamBytes : 0,
+                       .owner = {"casemate run", {}, log},
+                       .host_tools = host_tools};
   if (!options.files.empty()) {
     wiring.file_store = std::make_shared<NamedFilesStore>(
         std::vector<std::pair<std::string, std::filesystem::path>>(options.files.begin(),

@@ -14,6 +14,8 @@
 
 namespace casemate::app {
 
+// A million calls take minutes; more is no longer one run of a program.
+inline constexpr std::uint64_t kMaxHostToolCalls = 1'000'000;
 inline constexpr std::uint64_t kMaxTransferFiles = 1'000'000;
 
 // Bytes, or a number with K, M or G (of 1024, either case).

@@ -1,0 +1,134 @@
+#include "apps/casemate/host_tools.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "apps/casemate/host_command.h"
+#include "casemate/base/json.h"
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+
+namespace casemate::app {
+
+namespace {
+
+// White space around an answer, a newline at its end for example, is no part of it.
+constexpr std::size_t kSpaceBytes = 64 * 1024;
+
+// Bytes of all answers of one run.
+constexpr std::uint64_t kMaxAnswersBytes = 32 * kMiB;
+constexpr std::uint64_t kFewAnswers = 64;
+
+std::string_view without_space_around(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const auto first = text.find_first_not_of(kSpace);
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
+}
+
+// For the registry to refuse in its own words: a value of so many bytes as JSON, more than may be
+// delivered.
+boost::json::value too_large(std::size_t bytes) {
+  constexpr std::size_t kQuotes = 2;
+  return boost::json::string(std::max(bytes, kMaxAnswerBytes + 1) - kQuotes, ' ');
+}
+
+// Answers one call of a command. What is thrown here is logged; the program learns only that the
+// tool failed.
+class Command {
+ public:
+  Command(std::string name, std::string command, Log log)
+      : name_(std::move(name)), command_(std::move(command)), log_(std::move(log)) {}
+
+  boost::json::value operator()(const boost::json::object& arguments,
+                                const HostToolContext& context) const {
+    const HostCommandResult result = run_host_command(command_, serialise_json(arguments),
+                                                      kMaxAnswerBytes + kSpaceBytes, context.stop);
+    const std::string_view errors = without_space_around(result.errors);
+    switch (result.end) {
+      case HostCommandResult::End::stopped:
+        throw std::runtime_error("it was killed: its time was over, or its run" + said(errors));
+      case HostCommandResult::End::too_much:
+        return too_large(result.output.size());
+      case HostCommandResult::End::exited:
+        break;
+    }
+    if (result.status != 0) {
+      throw std::runtime_error(fmt::format("exit status {}{}", result.status, said(errors)));
+    }
+    if (!errors.empty()) {
+      write_log(log_, LogLevel::info,
+                fmt::format("host tool '{}' says: {}", escape_for_display(name_),
+                            escape_for_display(errors, kKeptErrorBytes)));
+    }
+    const std::string_view printed = without_space_around(result.output);
+    if (printed.size() > kMaxAnswerBytes) return too_large(printed.size());
+    try {
+      return parse_json(printed);
+    } catch (const JsonError& error) {
+      throw std::runtime_error(
+          fmt::format("what it printed is not one JSON value: {}{}", error.what(), said(errors)));
+    }
+  }
+
+ private:
+  static std::string said(std::string_view errors) {
+    if (errors.empty()) return {};
+    return fmt::format("; it said: {}", escape_for_display(errors, kKeptErrorBytes));
+  }
+
+  std::string name_;
+  std::string command_;
+  Log log_;
+};
+
+HostTool make_tool(const HostToolSetting& setting, const HostToolSettings& settings,
+                   const Log& log) {
+  HostTool tool;
+  tool.name = setting.name;
+  tool.description = setting.description;
+  tool.function = Command(setting.name, setting.command, log);
+  tool.parameters = setting.parameters;
+  tool.declaration = setting.declaration;
+  tool.timeout = setting.timeout.value_or(settings.timeout);
+  tool.max_concurrency = setting.max_concurrency;
+  return tool;
+}
+
+}  // namespace
+
+std::shared_ptr<HostToolRegistry> make_host_tools(const HostToolSettings& settings,
+                                                  const Log& log) {
+  if (settings.tools.empty()) return nullptr;
+  HostToolRegistryOptions options;
+  options.require_declared = settings.require_declared ? RequireDeclared::yes : RequireDeclared::no;
+  options.max_host_tool_calls_per_run = settings.max_calls;
+  // The number of calls is what bounds the number of answers.
+  options.response_limits = {kMaxAnswerBytes, kMaxAnswersBytes,
+                             std::max(settings.max_calls, kFewAnswers)};
+  auto registry = std::make_shared<HostToolRegistry>(std::move(options));
+  for (const HostToolSetting& setting : settings.tools) {
+    try {
+      registry->register_tool(make_tool(setting, settings, log));
+    } catch (const HostToolNotDeclared& refused) {
+      throw HostToolNotDeclared(
+          refused.message(),
+          "stamp it in casemate.toml ([host_tools.NAME] with command, source, sink and identity), "
+          "or leave out --require-declared");
+    } catch (const HostToolIdentityNotAllowed&) {
+      throw;
+    } catch (const InvalidArgument& refused) {
+      if (setting.where.empty()) throw;
+      throw ConfigInvalid(fmt::format("{}: {}", setting.where, refused.message()), refused.hint());
+    }
+  }
+  return registry;
+}
+
+}  // namespace casemate::app

@@ -22,7 +22,11 @@ function(casemate_import_archive name)
         IMPORTED_LOCATION "${CASEMATE_${name}_ARCHIVE}")
 endfunction()
 
+# libarchive: its tar reader needs no more of what it can be linked with than these two.
+casemate_import_archive(archive)
 casemate_import_archive(crypto)
 casemate_import_archive(seccomp)
 casemate_import_archive(utf8proc)
+casemate_import_archive(z)
+casemate_import_archive(zstd)
 set_target_properties(utf8proc::utf8proc PROPERTIES INTERFACE_COMPILE_DEFINITIONS UTF8PROC_STATIC)

@@ -29,14 +29,30 @@ std::string hex(std::span<const unsigned char> bytes) {
 
 }  // namespace
 
-std::string sha256_hex(std::string_view bytes) {
+// None of OpenSSL's three can fail: they compute, and allocate nothing.
+struct Sha256::State {
   SHA256_CTX context;
+};
+
+Sha256::Sha256() : state_(std::make_unique<State>()) { SHA256_Init(&state_->context); }
+Sha256::~Sha256() = default;
+Sha256::Sha256(Sha256&&) noexcept = default;
+Sha256& Sha256::operator=(Sha256&&) noexcept = default;
+
+void Sha256::update(std::string_view bytes) {
+  SHA256_Update(&state_->context, bytes.data(), bytes.size());
+}
+
+std::string Sha256::finish_hex() {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
-  // None of the three can fail: they compute, and allocate nothing.
-  SHA256_Init(&context);
-  SHA256_Update(&context, bytes.data(), bytes.size());
-  SHA256_Final(digest.data(), &context);
+  SHA256_Final(digest.data(), &state_->context);
   return hex(digest);
+}
+
+std::string sha256_hex(std::string_view bytes) {
+  Sha256 sum;
+  sum.update(bytes);
+  return sum.finish_hex();
 }
 
 std::string random_hex(std::size_t count) {

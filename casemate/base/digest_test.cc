@@ -15,6 +15,17 @@ TEST(Digest, IsSha256) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+TEST(Digest, OfBytesInPiecesIsThatOfTheWhole) {
+  const std::string whole(1000, 'a');
+  for (const std::size_t piece : {1U, 63U, 64U, 65U, 1000U}) {
+    Sha256 sum;
+    for (std::size_t at = 0; at < whole.size(); at += piece) {
+      sum.update(std::string_view(whole).substr(at, piece));
+    }
+    EXPECT_EQ(sum.finish_hex(), sha256_hex(whole));
+  }
+}
+
 TEST(Digest, RandomHexHasTheLengthAskedForAndDiffers) {
   EXPECT_EQ(random_hex(0), "");
   EXPECT_EQ(random_hex(1000).size(), 2000U);

@@ -32,8 +32,9 @@ struct Verb {
   int (*run)(const ParsedLine& line, const Config& config);
 };
 
-constexpr std::array kVerbs = {Verb{&kRunVerb, run}, Verb{&kBackendsVerb, backends},
-                               Verb{&kCompletionVerb, completion}};
+constexpr std::array kVerbs = {Verb{&kRunVerb, run},           Verb{&kExecVerb, exec},
+                               Verb{&kListVerb, list},         Verb{&kRemoveVerb, remove},
+                               Verb{&kBackendsVerb, backends}, Verb{&kCompletionVerb, completion}};
 
 const Verb& find_verb(std::string_view name) {
   const bool option = name.starts_with('-');

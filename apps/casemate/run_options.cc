@@ -117,6 +117,14 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"--scope", "S", kOnce, "cli", "first part of the sandbox's key", "--scope reports"},
     {"--thread", "T", kOnce, "a fresh one", "second part of the key", "--thread 42"},
     {"--agent", "A", kOnce, "default", "third part of the key", "--agent analyst"},
+    {"--keep", "", kOnce, "off: the sandbox ends with its last run",
+     "leave the sandbox, its home directory and /workspace, for the next run with the same key; "
+     "needs --thread",
+     "--thread 42 --keep"},
+    {"--idle-ttl", "SECONDS", kOnce, "600",
+     "with --keep: how long the sandbox waits for its next run or exec before it ends; at most "
+     "604800",
+     "--idle-ttl 3600", ValueForm::number},
     {"--json", "", kOnce, "off", "one JSON object on standard output instead of the streams",
      "--json"},
     kConfigOption,
@@ -277,6 +285,21 @@ void read_key(const ParsedLine& line, RunOptions& options) {
   options.key.thread_id = options.own_key ? "run-" + random_hex(16) : part("--thread", "");
 }
 
+void read_keep(const ParsedLine& line, RunOptions& options) {
+  if (line.typed("--keep") && options.own_key) {
+    throw InvalidArgument("--keep needs --thread",
+                          "name the conversation that the next run goes on with, for example "
+                          "--thread 42");
+  }
+  if (line.typed("--idle-ttl") && !line.has("--keep")) {
+    throw InvalidArgument("--idle-ttl needs --keep", "give both, or leave it out");
+  }
+  const auto idle = parse_seconds("--idle-ttl", line.value_or("--idle-ttl", "600"));
+  // A default that this run has no use for is nothing to speak of.
+  if (!line.has("--keep") || options.own_key) return;
+  options.keep = std::chrono::ceil<std::chrono::milliseconds>(idle);
+}
+
 }  // namespace
 
 constexpr VerbSpec kRunVerb = {
@@ -340,6 +363,7 @@ RunOptions read_run_options(const ParsedLine& line, const HostVariable& host_var
   if (line.has("--backend")) options.backend = line.value_or("--backend", "");
   options.min_isolation = read_isolation(line.value_or("--min-isolation", "container"));
   read_key(line, options);
+  read_keep(line, options);
   return options;
 }
 

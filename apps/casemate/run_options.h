@@ -42,6 +42,8 @@ struct RunOptions {
   SandboxKey key;
   // The thread of the key was made up for this run, so that nobody else can be using it.
   bool own_key = false;
+  // With --keep: how long the sandbox waits for its next run.
+  std::optional<std::chrono::milliseconds> keep;
   Isolation min_isolation = Isolation::container;
   bool manifest = false;
   bool overwrite = false;

@@ -71,6 +71,7 @@ SandboxSpec make_spec(const RunOptions& options, CodeactOutputs outputs,
   spec.files_out = options.files_out;
   spec.resources = options.resources;
   spec.labels = options.labels;
+  spec.keep_idle = options.keep.value_or(std::chrono::milliseconds{0});
   return codeact_sandbox_spec(spec);
 }
 

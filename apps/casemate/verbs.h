@@ -15,6 +15,15 @@ namespace casemate::app {
 extern const VerbSpec kRunVerb;
 int run(const ParsedLine& line, const Config& config);
 
+extern const VerbSpec kExecVerb;
+int exec(const ParsedLine& line, const Config& config);
+
+extern const VerbSpec kListVerb;
+int list(const ParsedLine& line, const Config& config);
+
+extern const VerbSpec kRemoveVerb;
+int remove(const ParsedLine& line, const Config& config);
+
 extern const VerbSpec kBackendsVerb;
 int backends(const ParsedLine& line, const Config& config);
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,8 @@ struct SandboxRecord {
   std::chrono::seconds idle{0};
   std::uint64_t processes = 0;
   std::uint64_t memory_bytes = 0;
+  // Of the spec that it was made with.
+  std::map<std::string, std::string> labels{};
 };
 
 // A provider of sandboxes. Everything above asks the router, which asks this.
@@ -46,7 +49,8 @@ struct SandboxRecord {
 // A host process has one lease on each sandbox that it acquired or attached, whatever becomes of
 // the handles: from the first acquire until the sandbox is disposed (by any process), the backend
 // is destroyed (a handle that outlives it keeps its own sandbox), or the process ends, also by a
-// kill. A sandbox without a lease ends, unless the spec's `keep_idle` lets it wait that long for
+// kill. A sandbox without a lease ends, unless the `keep_idle` of the process that let go of it
+// last (of its latest acquire; an attach leaves what was wished before) lets it wait that long for
 // the next. Conversations that are over are for the host to dispose.
 class SandboxBackend {
  public:

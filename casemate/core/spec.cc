@@ -99,7 +99,6 @@ std::string spec_fingerprint(const SandboxSpec& spec, std::string_view guest_bui
     input.text(host);
   }
   input.text(spec.work_dir);
-  input.number(static_cast<std::uint64_t>(spec.keep_idle.count()));
   const Resources& resources = spec.resources;
   input.limit(resources.memory_bytes);
   input.limit(resources.pids);

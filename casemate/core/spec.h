@@ -70,8 +70,8 @@ struct SandboxSpec {
   std::optional<HostToolSurface> host_tools{};
   Egress egress = Egress::closed;
   std::optional<OsFamily> requires_os_family{};
-  // How long a sandbox waits for its next user after the last process that held it let go of it.
-  // 0: ends then.
+  // How long the sandbox waits for its next user after the last process that held it let go of it,
+  // if that is this one: the last user's wish counts. 0: ends then.
   std::chrono::milliseconds keep_idle{0};
   Resources resources{};
 };
@@ -81,9 +81,9 @@ struct SandboxSpec {
 // Throws `InvalidArgument`.
 void check_spec(const SandboxSpec& spec);
 
-// Digest of what a sandbox is made *with*: image, egress rules, resources, work_dir, keep_idle and
-// the guest build. Hex, 64 digits. Two specs with equal fingerprints can share a sandbox; labels,
-// caps and outputs do not count.
+// Digest of what a sandbox is made *with*: image, egress rules, resources, work_dir and the guest
+// build. Hex, 64 digits. Two specs with equal fingerprints can share a sandbox; labels, caps,
+// outputs and keep_idle, which is each user's own, do not count.
 std::string spec_fingerprint(const SandboxSpec& spec, std::string_view guest_build);
 
 // `(key, kind)` as 24 hex digits of a SHA-256 over length-prefixed parts (`<len>:` + bytes).

@@ -90,7 +90,6 @@ TEST(SpecFingerprint, DiffersByWhatASandboxIsMadeWith) {
         spec.egress_allow = {HostPattern::parse("a.org:443")};
       },
       [](SandboxSpec& spec) { spec.work_dir = "/work"; },
-      [](SandboxSpec& spec) { spec.keep_idle = std::chrono::milliseconds(1); },
       [](SandboxSpec& spec) { spec.resources.memory_bytes.value += 1; },
       [](SandboxSpec& spec) { spec.resources.memory_bytes.stated = true; },
       [](SandboxSpec& spec) { spec.resources.pids.value += 1; },

@@ -121,9 +121,11 @@ void AgentProcess::fail_start(const Failure& failure) {
                                "name the directory itself");
     case FailureReason::directory:
       throw SandboxFileError(fmt::format("the program's directory cannot be used: {}", why),
-                             failure.error);
+                             failure.error, "name a directory that is there");
     case FailureReason::errno_value:
-      throw SandboxFileError(fmt::format("the program cannot be executed: {}", why), failure.error);
+      throw SandboxFileError(
+          fmt::format("the program cannot be executed: {}", why), failure.error,
+          "name an executable file of the sandbox's by its path, or one that is on its PATH");
     case FailureReason::no_resources:
       write_log(parts_->log, LogLevel::warning,
                 fmt::format("sandbox {}: starting a program failed: {} ({})", parts_->info.id,

@@ -278,6 +278,36 @@ TEST_F(LinuxLifecycle, AnIdleSandboxWaitsForItsNextProcess) {
   EXPECT_EQ(second->exec(shell("cat ~/kept"), {}).stdout, "kept\n");
 }
 
+TEST_F(LinuxLifecycle, TheLastUsersWishDecidesHowLongItWaits) {
+  SandboxSpec patient = spec();
+  patient.keep_idle = 60s;
+  auto keeping = another_backend();
+  const std::string id = keeping->acquire(key(), patient, {})->info().id;
+  const pid_t agent = agent_of(sandbox_directories().at(0));
+  keeping.reset();
+  auto visitor = another_backend();
+  EXPECT_EQ(visitor->attach(key(), "test", {})->info().id, id);
+  visitor.reset();  // An attach wishes nothing.
+  auto refused = another_backend();
+  auto caller = another_backend();
+  {
+    const auto call = caller->attach(key(), "test", {})->open_call({}, {});
+    expect_refusal<SandboxBusy>([&] { refused->acquire(key(), other_spec(), {}); });
+  }
+  caller.reset();
+  refused.reset();  // Nor does one that was refused.
+  auto changing = another_backend();
+  EXPECT_EQ(changing->acquire(key(), spec(), {})->info().id, id);
+  EXPECT_EQ(changing->acquire(key(), patient, {})->info().id, id);
+  changing.reset();
+  auto last = another_backend();
+  EXPECT_EQ(last->acquire(key(), patient, {})->info().id, id);
+  EXPECT_EQ(last->acquire(key(), spec(), {})->info().id, id);
+  last.reset();
+  EXPECT_TRUE(wait_until_gone(agent));
+  EXPECT_TRUE(wait_until_empty(state() / "sandboxes"));
+}
+
 // LC-16
 TEST_F(LinuxLifecycle, AnIdleSandboxEndsWhenItsTimeIsUpAndNeverWhileItIsHeld) {
   SandboxSpec patient = spec();
@@ -682,6 +712,7 @@ TEST_F(LinuxLifecycle, LabelsAreKeptWithTheSandbox) {
       std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));
   ASSERT_TRUE(record);
   EXPECT_EQ(record->labels, labelled.labels);
+  EXPECT_EQ(another_backend()->list().at(0).labels, labelled.labels);
   EXPECT_EQ(record->id, own->info().id);
 }
 

@@ -41,7 +41,11 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
   // Held by this process, so nobody else had reason to make or replace it: no lock and no file.
   const auto find_held = [&] {
     auto held = held_.find(digest);
-    return held && held->record.fingerprint == fingerprint ? held : nullptr;
+    if (!held || held->record.fingerprint != fingerprint) return decltype(held)();
+    if (held->keep_idle.change(spec.keep_idle)) {
+      change_keep_idle(held->lease.get(), spec.keep_idle);
+    }
+    return held;
   };
   if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
 
@@ -55,14 +59,17 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
   if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
   if (UniqueFd directory = open_sandbox(found.sandboxes(), digest)) {
     std::optional<Record> record = read_record(directory.get());
-    std::optional<UniqueFd> lease = take_lease(directory.get(), control);
+    // Without a wish: if this spec is refused, what the others wished still counts.
+    std::optional<UniqueFd> lease = take_lease(directory.get(), std::nullopt, control);
     const std::string id = record ? record->id : new_sandbox_id();
     if (record && lease) {
       if (record->fingerprint == fingerprint) {
+        change_keep_idle(lease->get(), spec.keep_idle);
         return hold(digest,
                     {.record = std::move(*record),
                      .directory = std::move(directory),
-                     .lease = std::move(*lease)},
+                     .lease = std::move(*lease),
+                     .keep_idle = KeepIdle(spec.keep_idle)},
                     /*reused=*/true);
       }
       const auto idle =
@@ -96,7 +103,7 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::attach(const SandboxKey& key, std::
   UniqueFd directory = open_sandbox(found.sandboxes(), digest);
   if (directory) {
     std::optional<Record> record = read_record(directory.get());
-    std::optional<UniqueFd> lease = take_lease(directory.get(), control);
+    std::optional<UniqueFd> lease = take_lease(directory.get(), std::nullopt, control);
     if (record && lease) {
       return hold(digest,
                   {.record = std::move(*record),

@@ -72,14 +72,16 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
     sys::write_file_at(directory.get(), guest::kRecordName, encode_record(record), 0600);
     sys::write_file_at(directory.get(), guest::kBusyLockName, "", 0600);
     number = ask_keeper(record, spec, directory.get(), control);
-    std::optional<UniqueFd> lease = take_lease(directory.get(), control);
+    std::optional<UniqueFd> lease = take_lease(directory.get(), spec.keep_idle, control);
     if (!lease) throw SandboxUnavailable("the sandbox ended right after it was made");
     if (renameat2(found.fresh(), record.id.c_str(), found.sandboxes(), digest.c_str(),
                   RENAME_NOREPLACE) < 0) {
       sys::throw_errno("publishing the sandbox");
     }
-    return {
-        .record = std::move(record), .directory = std::move(directory), .lease = std::move(*lease)};
+    return {.record = std::move(record),
+            .directory = std::move(directory),
+            .lease = std::move(*lease),
+            .keep_idle = KeepIdle(spec.keep_idle)};
   } catch (const std::system_error& error) {
     leave_nothing();
     throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", error.what()),
@@ -115,7 +117,6 @@ std::uint64_t LinuxBackend::Impl::ask_keeper(const Record& record, const Sandbox
   if (resources.cpu_seconds) {
     request.cpu_seconds = resources.cpu_seconds->value + (record.cpu_seconds != 0 ? 1 : 0);
   }
-  request.keep_idle_ms = static_cast<std::uint64_t>(spec.keep_idle.count());
   const std::vector<UniqueFd> members = open_members(agent_directories(layout_, record.id));
   std::vector<int> descriptors{directory};
   for (const UniqueFd& member : members) descriptors.push_back(member.get());

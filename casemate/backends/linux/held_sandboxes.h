@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,12 +12,31 @@
 
 namespace casemate::linux_backend {
 
+// What a lease was told last, so that only a change costs a message. Moved only before it is
+// shared.
+class KeepIdle {
+ public:
+  KeepIdle() = default;
+  explicit KeepIdle(std::chrono::milliseconds value) : value_(value.count()) {}
+  KeepIdle(KeepIdle&& other) noexcept : value_(other.value_.load()) {}
+  KeepIdle& operator=(KeepIdle&&) = delete;
+  // Whether it was another.
+  bool change(std::chrono::milliseconds value) const {
+    return value_.exchange(value.count()) != value.count();
+  }
+
+ private:
+  // -1: none was told.
+  mutable std::atomic<std::chrono::milliseconds::rep> value_ = -1;
+};
+
 // A sandbox with the lease that keeps it alive.
 struct HeldSandbox {
   Record record;
   // Its state directory, wherever it is moved to.
   sys::UniqueFd directory;
   sys::UniqueFd lease;
+  KeepIdle keep_idle{};
 };
 
 // The leases of this process, one for each live identity that it acquired: kept until the sandbox

@@ -28,16 +28,22 @@ using sys::UniqueFd;
 // An agent does nothing that takes long; one that is silent for so long is stopped or broken.
 constexpr std::chrono::seconds kPatience{5};
 
-bool ask_for_lease(int connection) {
-  return send(connection, &guest::kLeaseRequest, 1, MSG_NOSIGNAL) == 1;
+bool ask_for_lease(int connection, std::optional<std::chrono::milliseconds> keep_idle) noexcept {
+  guest::LeaseRequest request{};
+  request.type = guest::kLeaseRequest;
+  request.keep_idle_ms =
+      keep_idle ? static_cast<std::uint64_t>(keep_idle->count()) : guest::kNoWish;
+  return send(connection, &request, sizeof request, MSG_NOSIGNAL) == sizeof request;
 }
 
 }  // namespace
 
-std::optional<UniqueFd> take_lease(int directory, const CallControl& control) {
+std::optional<UniqueFd> take_lease(int directory,
+                                   std::optional<std::chrono::milliseconds> keep_idle,
+                                   const CallControl& control) {
   try {
     std::optional<UniqueFd> connection = connect_to(directory, guest::kLeaseSocketName);
-    if (!connection || !ask_for_lease(connection->get())) return std::nullopt;
+    if (!connection || !ask_for_lease(connection->get(), keep_idle)) return std::nullopt;
     const UniqueFd stopped = sys::make_event();
     const std::stop_callback callback(control.stop, [&] { sys::raise_event(stopped.get()); });
     std::vector<pollfd> entries{{.fd = connection->get(), .events = POLLIN, .revents = 0},
@@ -60,6 +66,10 @@ std::optional<UniqueFd> take_lease(int directory, const CallControl& control) {
   } catch (const std::system_error& error) {
     throw SandboxUnavailable(fmt::format("a sandbox cannot be reached: {}", error.what()));
   }
+}
+
+void change_keep_idle(int lease, std::chrono::milliseconds keep_idle) noexcept {
+  ask_for_lease(lease, keep_idle);
 }
 
 bool lease_holds(int lease) noexcept {

@@ -8,10 +8,16 @@
 
 namespace casemate::linux_backend {
 
-// Takes a lease on the sandbox in that directory: it lives at least as long as the connection.
+// Takes a lease on the sandbox in that directory: it lives at least as long as the connection, and
+// `keep_idle` longer if that is the last to close; absent, as long as an earlier lease wished.
 // Absent when it is dead, or does not answer within five seconds. Throws `SandboxTimeout`,
 // `SandboxCancelled` by `control`, `SandboxUnavailable` when a socket cannot be had.
-std::optional<sys::UniqueFd> take_lease(int directory, const CallControl& control);
+std::optional<sys::UniqueFd> take_lease(int directory,
+                                        std::optional<std::chrono::milliseconds> keep_idle,
+                                        const CallControl& control);
+
+// Gives a lease another `keep_idle`. Never throws: a sandbox that has ended needs none.
+void change_keep_idle(int lease, std::chrono::milliseconds keep_idle) noexcept;
 
 // Whether the sandbox of a lease lives, asked of the connection alone: its end closes it. Never
 // throws.

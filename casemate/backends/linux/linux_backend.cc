@@ -78,7 +78,8 @@ std::vector<SandboxRecord> LinuxBackend::Impl::list() {
          .age = std::chrono::seconds((now - record->created) / 1000000000),
          .idle = use.processes > 0 ? std::chrono::seconds{0} : idle_time(directory.get()),
          .processes = use.processes,
-         .memory_bytes = use.memory_bytes});
+         .memory_bytes = use.memory_bytes,
+         .labels = record->labels});
   }
   return records;
 }

@@ -40,6 +40,8 @@ constexpr std::chrono::milliseconds kFirstLeaseGrace{10000};
 // Far above what processes of one host hold; bounds this process's memory.
 constexpr std::size_t kMaxLeases = 4096;
 constexpr int kBacklog = 1024;
+// A century, so that no sum with the time of now leaves its type.
+constexpr std::uint64_t kLongestIdleMs = std::uint64_t{100} * 365 * 24 * 3600 * 1000;
 
 void become_root_inside() {
   // The calls by number: glibc's wrappers are for processes with threads.
@@ -132,6 +134,7 @@ class Agent {
  private:
   struct Lease {
     UniqueFd connection;
+    std::uint64_t keep_idle_ms = kNoWish;
     bool granted = false;
     bool closed = false;
   };
@@ -178,10 +181,13 @@ class Agent {
   }
 
   void hear_lease(Lease& lease) {
-    char bytes[16];
-    const ssize_t count = read(lease.connection.get(), bytes, sizeof bytes);
+    // Written as one and read as one, so it never comes in parts.
+    LeaseRequest request{};
+    const ssize_t count = read(lease.connection.get(), &request, sizeof request);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (count == 1 && bytes[0] == kLeaseRequest && !lease.granted) {
+    if (count == sizeof request && request.type == kLeaseRequest) {
+      lease.keep_idle_ms = request.keep_idle_ms;
+      if (lease.granted) return;
       const char answer = kLeaseGranted;
       if (send(lease.connection.get(), &answer, 1, MSG_NOSIGNAL) == 1) {
         lease.granted = true;
@@ -195,12 +201,15 @@ class Agent {
   void drop_closed_leases() {
     bool one_was_granted = false;
     std::erase_if(leases_, [&](const Lease& lease) {
-      one_was_granted |= lease.closed && lease.granted;
+      if (lease.closed && lease.granted) {
+        one_was_granted = true;
+        if (lease.keep_idle_ms != kNoWish) keep_idle_ms_ = lease.keep_idle_ms;
+      }
       return lease.closed;
     });
     if (!one_was_granted || has_lease()) return;
-    if (plan_.keep_idle.count() > 0) {
-      set_timer(plan_.keep_idle);
+    if (keep_idle_ms_ > 0) {
+      set_timer(std::chrono::milliseconds(std::min(keep_idle_ms_, kLongestIdleMs)));
     } else {
       over_ = true;
     }
@@ -229,6 +238,8 @@ class Agent {
   UniqueFd children_;
   UniqueFd timer_;
   std::vector<Lease> leases_;
+  // What the lease that closed last wished.
+  std::uint64_t keep_idle_ms_ = 0;
   bool over_ = false;
 };
 

@@ -16,7 +16,6 @@ namespace casemate::guest {
 struct AgentPlan {
   RootPlan root;
   LinuxPlace::Config place;
-  std::chrono::milliseconds keep_idle{0};
   // Bound by the keeper, listened on here: that is how others see that the sandbox is ready.
   sys::UniqueFd agent_socket;
   sys::UniqueFd lease_socket;
@@ -35,8 +34,8 @@ struct AgentReport {
 
 // The agent's whole life, pid 1 of a sandbox: builds the root, listens, clones a call process for
 // each connection, reaps, counts leases. It parses nothing that a program can influence. Ends, and
-// with it every process of the sandbox, when the last lease closed (and `keep_idle` went by), when
-// no lease came within 10 s, or with the keeper.
+// with it every process of the sandbox, when the last lease closed (and the time that it wished to
+// be kept went by), when no lease came within 10 s, or with the keeper.
 //
 // Called in the process that `clone_process` made with all namespaces; never returns.
 [[noreturn]] void run_agent(AgentPlan plan) noexcept;

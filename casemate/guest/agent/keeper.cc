@@ -209,7 +209,6 @@ class Keeper {
                   .open_files = request.open_files,
                   .processes = request.processes,
                   .cpu_seconds = request.cpu_seconds};
-    plan.keep_idle = std::chrono::milliseconds(request.keep_idle_ms);
     plan.agent_socket = bind_socket(sandbox->directory.get(), kAgentSocketName);
     plan.lease_socket = bind_socket(sandbox->directory.get(), kLeaseSocketName);
     plan.status = std::move(agents);

@@ -31,8 +31,6 @@ struct CreateSandbox {
   std::uint64_t open_files;
   std::uint64_t processes;
   std::uint64_t cpu_seconds;
-  // How long it waits for its next user after the last lease closed.
-  std::uint64_t keep_idle_ms;
 };
 
 // Says that nobody wants the sandbox of an earlier request any more, made or in the making. Told
@@ -62,9 +60,19 @@ inline constexpr char kLeaseSocketName[] = "lease.sock";
 inline constexpr char kBusyLockName[] = "busy.lock";
 inline constexpr char kRecordName[] = "record.json";
 
-// What a connection to the lease socket says to become a lease, and the agent's answer. One that
-// says nothing (a listing that only looks whether somebody listens) counts for nothing.
+// What a connection to the lease socket says to become a lease, and again, then without an answer,
+// to change its mind. One that says nothing (a listing that only looks whether somebody listens)
+// counts for nothing. As it lies in memory, like all that a host and its own guest program say.
+struct LeaseRequest {
+  char type;
+  char reserved[7];
+  // How long the sandbox waits for its next user when this lease is the last to close.
+  std::uint64_t keep_idle_ms;
+};
 inline constexpr char kLeaseRequest = 'l';
+// Leaves what an earlier lease wished.
+inline constexpr std::uint64_t kNoWish = ~std::uint64_t{0};
+// The agent's answer.
 inline constexpr char kLeaseGranted = 'g';
 
 }  // namespace casemate::guest

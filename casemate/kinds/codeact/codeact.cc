@@ -132,6 +132,7 @@ std::vector<Tool> make_codeact_tools(const SandboxRouter& router, std::string ag
       .files_out = options.files_out,
       .resources = options.resources,
       .labels = options.labels,
+      .keep_idle = options.keep_idle,
   });
   if (tool.spec.host_tools) {
     const HostToolAggregate together = options.host_tools->aggregate();

@@ -42,6 +42,7 @@ SandboxSpec codeact_sandbox_spec(const CodeactSpecOptions& options) {
   spec.image = options.image;
   spec.image_id = options.image_id;
   spec.labels = options.labels;
+  spec.keep_idle = options.keep_idle;
   spec.requires_capabilities = {Capability::exec, Capability::files_in};
   if (options.outputs != CodeactOutputs::none) {
     spec.requires_capabilities.insert(Capability::files_out);

@@ -2,6 +2,7 @@
 
 // What CodeAct asks of a sandbox.
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -53,6 +54,8 @@ struct CodeactSpecOptions {
   TransferLimits files_out = kDefaultCodeactFilesOut;
   Resources resources{};
   std::map<std::string, std::string> labels{};
+  // How long a sandbox waits for its next user; see `SandboxSpec::keep_idle`.
+  std::chrono::milliseconds keep_idle{0};
 };
 
 // Kind `codeact`, requires exec and files_in, with outputs files_out too, with host tools

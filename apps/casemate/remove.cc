@@ -1,0 +1,140 @@
+// `casemate rm`: ends sandboxes.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/casemate/config.h"
+#include "apps/casemate/console.h"
+#include "apps/casemate/verbs.h"
+#include "apps/casemate/wiring.h"
+#include "casemate/base/utf8.h"
+#include "casemate/core/backend.h"
+#include "casemate/core/errors.h"
+
+namespace casemate::app {
+
+namespace {
+
+constexpr auto kOptions = std::to_array<OptionSpec>({
+    {"--scope", "S", Repeat::refused, "none", "end every sandbox of this scope", "--scope reports"},
+    {"--thread", "T", Repeat::refused, "every thread of the scope",
+     "with --scope: only those of this thread", "--scope cli --thread 42"},
+    {"--all", "", Repeat::refused, "off", "end every sandbox of this user", "--all"},
+    kConfigOption,
+    {"-v", "", Repeat::refused, "quiet", "log to standard error", "-v"},
+});
+
+using Backends = std::vector<std::shared_ptr<SandboxBackend>>;
+
+int remove_where(const Backends& backends,
+                 const std::function<bool(const SandboxRecord&)>& wanted) {
+  int ended = 0;
+  for (const auto& backend : backends) {
+    for (const SandboxRecord& sandbox : backend->list()) {
+      if (wanted(sandbox) && backend->dispose_id(sandbox.id)) ++ended;
+    }
+  }
+  return ended;
+}
+
+int remove_scope(const Backends& backends, const std::string& scope, const std::string& thread) {
+  if (thread.empty()) {
+    return remove_where(backends,
+                        [&](const SandboxRecord& sandbox) { return sandbox.key.scope == scope; });
+  }
+  int ended = 0;
+  for (const auto& backend : backends) ended += backend->dispose_scope(scope, thread);
+  return ended;
+}
+
+// Those that are there go, whichever of the others is not.
+int remove_ids(const Backends& backends, const std::vector<std::string>& ids,
+               std::vector<std::string>& unknown) {
+  int ended = 0;
+  for (const std::string& id : ids) {
+    bool lived = false;
+    for (const auto& backend : backends) lived = lived || backend->dispose_id(id);
+    if (lived) {
+      ++ended;
+    } else {
+      unknown.push_back(escape_for_display(id));
+    }
+  }
+  return ended;
+}
+
+struct RemoveOptions {
+  std::vector<std::string> ids;
+  bool scope_given = false;
+  std::string scope;
+  std::string thread;
+};
+
+RemoveOptions read_remove_options(const ParsedLine& line) {
+  RemoveOptions options;
+  options.ids = line.operands;
+  options.ids.insert(options.ids.end(), line.trailing.begin(), line.trailing.end());
+  options.scope_given = line.has("--scope");
+  const int ways = int{!options.ids.empty()} + int{options.scope_given} + int{line.has("--all")};
+  if (ways != 1) {
+    throw InvalidArgument(
+        ways == 0 ? "nothing to remove is named" : "more than one way to choose is given",
+        "name ids (`casemate ls` lists them), or --scope S [--thread T], or --all");
+  }
+  if (line.has("--thread") && !options.scope_given) {
+    throw InvalidArgument("--thread needs --scope", "give both");
+  }
+  options.scope = line.value_or("--scope", "");
+  options.thread = line.value_or("--thread", "");
+  for (const char* name : {"--scope", "--thread"}) {
+    if (line.has(name) && line.value_or(name, "").empty()) {
+      throw InvalidArgument(fmt::format("{} is empty", name), "a part of the key is never empty");
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+constexpr VerbSpec kRemoveVerb = {
+    .name = "rm",
+    .synopsis = "rm ID... | --scope S [--thread T] | --all",
+    .summary = "end sandboxes, busy or not, and all that is in them",
+    .notes =
+        "Prints `removed N`. A scope or thread without a sandbox removes 0.\n"
+        "\n"
+        "Exit status: 0; 125 (NoSuchSandbox) when an ID is of no living sandbox: the others that "
+        "were\n"
+        "named have ended all the same.",
+    .options = kOptions,
+    .operands = ValueForm::text,
+    .offered_operands = {},
+};
+
+int remove(const ParsedLine& line, const Config& config) {
+  RemoveOptions options;
+  read_line(line, [&](const ParsedLine& given) { options = read_remove_options(given); });
+  const Backends backends = make_backends(config, make_log(line));
+  std::vector<std::string> unknown;
+  int ended = 0;
+  if (!options.ids.empty()) {
+    ended = remove_ids(backends, options.ids, unknown);
+  } else if (options.scope_given) {
+    ended = remove_scope(backends, options.scope, options.thread);
+  } else {
+    ended = remove_where(backends, [](const SandboxRecord&) { return true; });
+  }
+  write_all(1, fmt::format("removed {}\n", ended));
+  if (unknown.empty()) return 0;
+  std::string names;
+  for (const std::string& id : unknown) names += (names.empty() ? "" : ", ") + id;
+  throw NoSuchSandbox(fmt::format("no sandbox has the id {}", names),
+                      "`casemate ls` lists those that there are");
+}
+
+}  // namespace casemate::app

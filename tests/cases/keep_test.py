@@ -1,0 +1,221 @@
+"""Sandboxes that stay: run --keep, exec, ls, rm."""
+
+import re
+import time
+import unittest
+
+from harness import PROGRAM, Case, cgroups_of, signal
+
+RECORD = ["id", "backend", "isolation", "scope", "thread", "agent", "kind", "age_s", "idle_s", "processes",
+          "memory_bytes"]
+
+
+class Kept(Case):
+    def setUp(self):
+        super().setUp()
+        # Before the look at the state root: what a test keeps is its own to end.
+        self.addCleanup(self.verb, "rm", "--all")
+
+    def verb(self, *words, **how):
+        return self.run_argv([str(PROGRAM), *map(str, words)], **how)
+
+    def keep(self, program, thread="t", *options):
+        return self.run_json(program, "--keep", "--thread", thread, *options)
+
+    def listed(self, *options):
+        result = self.verb("ls", "--json", *options)
+        self.assertEqual(result.status, 0, result)
+        return result.json
+
+    def ids(self):
+        return [record["id"] for record in self.listed()]
+
+    def wait_until_none_is_listed(self):
+        until = time.monotonic() + 20
+        while self.listed():
+            self.assertLess(time.monotonic(), until, "it still lives")
+
+
+class Keep(Kept):
+    def test_the_next_run_finds_what_the_last_one_left(self):
+        first = self.keep("open('/home/user/kept', 'w').write('here')")
+        second = self.keep("print(open('/home/user/kept').read())")
+        self.assertEqual(second.json["stdout"], "here\n", second)
+        self.assertEqual((first.json["sandbox"]["reused"], second.json["sandbox"]["reused"]), (False, True))
+        self.assertEqual(first.json["sandbox"]["id"], second.json["sandbox"]["id"])
+
+    def test_a_run_without_it_uses_what_is_kept_and_ends_it(self):
+        self.keep("open('/home/user/kept', 'w').write('here')")
+        result = self.run_program("print(open('/home/user/kept').read())", "--thread", "t")
+        self.assertEqual(result.text, "here\n", result)
+        self.wait_until_none_is_listed()
+
+    def test_LC_16_it_ends_by_itself_when_its_time_is_up_and_not_while_it_runs(self):
+        """LC-16"""
+        result = self.keep("import time; time.sleep(1); print('alive')", "t", "--idle-ttl", "0.2")
+        self.assertEqual(result.json["stdout"], "alive\n", result)
+        identifier = result.json["sandbox"]["id"]
+        self.wait_until_none_is_listed()
+        self.nothing_is_left_in_the_state_root()
+        self.assertEqual(cgroups_of(identifier), [])
+
+    def test_LC_04_a_killed_run_leaves_what_was_kept_and_nothing_of_its_call(self):
+        """LC-04"""
+        self.keep("open('/home/user/kept', 'w').write('here')")
+        process = self.start(self.argv("--keep", "--thread", "t",
+                                       program="import time; print('up', flush=True); time.sleep(1000)"))
+        self.signal_once_it_prints(process, signal.SIGKILL)
+        process.wait()
+        result = self.verb("exec", "--thread", "t", "--", "sh", "-c", "cat ~/kept; ls /workspace | wc -l")
+        # Its own call's directory; the killed one's goes with the kernel's news of the end.
+        self.assertRegex(result.text, r"^here[12]\n$", result)
+        self.assertEqual(len(self.ids()), 1)
+
+    def test_another_fingerprint_replaces_it(self):
+        first = self.keep("pass")
+        second = self.keep("pass", "t", "--pids", "50")
+        self.assertFalse(second.json["sandbox"]["reused"])
+        self.assertNotEqual(first.json["sandbox"]["id"], second.json["sandbox"]["id"])
+        self.assertEqual(self.ids(), [second.json["sandbox"]["id"]])
+
+    def test_another_fingerprint_is_refused_while_a_call_runs(self):
+        busy = self.start(self.argv("--keep", "--thread", "t",
+                                    program="import time; print('up', flush=True); time.sleep(1000)"))
+        busy.stdout.readline()
+        self.assertRefused(self.run_program("pass", "--thread", "t", "--pids", "50"), "SandboxBusy")
+        self.assertIsNone(busy.poll())
+
+    def test_what_cannot_be_kept_is_refused_by_name(self):
+        self.assertRefused(self.run_program("pass", "--keep"), "InvalidArgument", "--thread")
+        self.assertRefused(self.run_program("pass", "--thread", "t", "--idle-ttl", "5"), "InvalidArgument", "--keep")
+        for ttl in ("0", "-1", "604801", "x", ""):
+            result = self.run_program("pass", "--thread", "t", "--keep", "--idle-ttl", ttl)
+            self.assertRefused(result, "InvalidArgument", "--idle-ttl")
+        self.assertNothingStarted()
+
+    def test_a_configured_keep_is_nothing_to_a_run_with_a_key_of_its_own(self):
+        config = self.write("casemate.toml", "[run]\nkeep = true\nidle-ttl = 30\n[exec]\ntimeout = 5\n[ls]\njson = true\n")
+        result = self.run_program("print(1)", "--config", config)
+        self.assertEqual((result.status, result.text), (0, "1\n"), result)
+        self.assertEqual(self.verb("ls", "--config", config).json, [])
+        self.run_program("pass", "--config", config, "--thread", "t")
+        self.assertEqual(len(self.ids()), 1)
+
+
+class Exec(Kept):
+    def test_it_runs_a_command_in_the_kept_sandbox(self):
+        self.keep("open('/home/user/kept', 'w').write('here\\n')")
+        result = self.verb("exec", "--scope", "cli", "--thread", "t", "--agent", "default", "--", "cat", "/home/user/kept")
+        self.assertEqual((result.status, result.out, result.err), (0, b"here\n", ""), result)
+        result = self.verb("exec", "--thread", "t", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
+        self.assertEqual((result.status, result.out, result.err), (7, b"out\n", "err\n"), result)
+        self.assertEqual(len(self.ids()), 1, "it is still kept")
+
+    def test_words_reach_the_command_as_they_are(self):
+        self.keep("pass")
+        words = ["", "a b", "$HOME", "*", "--timeout", "--", "\n", "\u00e9"]
+        result = self.verb("exec", "--thread", "t", "--", "python3", "-c", "import sys; print(sys.argv[1:])", *words)
+        self.assertEqual(result.text, f"{words}\n", result)
+
+    def test_its_statuses_are_those_of_run(self):
+        self.keep("pass")
+        result = self.verb("exec", "--thread", "t", "--timeout", "0.3", "--", "sleep", "1000")
+        self.assertEqual(result.status, 124, result)
+        result = self.verb("exec", "--thread", "t", "--", "sh", "-c", "kill -TERM $$")
+        self.assertEqual(result.status, 143, result)
+        process = self.start([str(PROGRAM), "exec", "--thread", "t", "--", "sh", "-c", "echo up; sleep 1000"])
+        self.signal_once_it_prints(process, signal.SIGINT)
+        self.assertEqual(self.finish(process, time.monotonic()).status, 130)
+        self.assertRefused(self.verb("exec", "--thread", "t", "--", "nowhere"), "SandboxFileError", "No such file", "PATH")
+
+    def test_without_a_sandbox_or_a_command_it_refuses(self):
+        self.assertRefused(self.verb("exec", "--thread", "t", "--", "true"), "NoSuchSandbox", "'cli'", "'t'", "casemate ls")
+        self.assertRefused(self.verb("exec", "--", "true"), "InvalidArgument", "--thread")
+        self.assertRefused(self.verb("exec", "--thread", "t"), "InvalidArgument", "--")
+        self.assertRefused(self.verb("exec", "--thread", "t", "true"), "InvalidArgument", "'true'", "--")
+        self.assertRefused(self.verb("exec", "--thread", "", "--", "true"), "InvalidArgument", "--thread")
+        self.assertRefused(self.verb("exec", "--thread", "t", "--timeout", "0", "--", "true"), "InvalidArgument", "--timeout")
+
+
+class Ls(Kept):
+    def test_it_lists_every_sandbox_with_its_key(self):
+        self.assertEqual(self.listed(), [])
+        kept = self.keep("pass", "t", "--scope", "a\nb", "--agent", "x")
+        self.keep("pass", "u")
+        records = self.listed()
+        self.assertEqual(len(records), 2)
+        for record in records:
+            self.assertEqual(list(record), RECORD)
+            self.assertEqual((record["backend"], record["isolation"], record["kind"]), ("linux", "container", "codeact"))
+            for key in ("age_s", "idle_s", "processes", "memory_bytes"):
+                self.assertIsInstance(record[key], int)
+        (record,) = self.listed("--scope", "a\nb")
+        self.assertEqual(record["id"], kept.json["sandbox"]["id"])
+        self.assertEqual([record[part] for part in ("scope", "thread", "agent")], ["a\nb", "t", "x"])
+        self.assertEqual([record["thread"] for record in self.listed("--scope", "cli")], ["u"])
+        self.assertEqual(self.listed("--scope", "nowhere"), [])
+
+    def test_a_key_cannot_forge_a_line_of_the_table(self):
+        self.keep("pass", "t\nforged", "--scope", "\x1b[2J")
+        lines = self.verb("ls").text.splitlines()
+        self.assertEqual(len(lines), 2, lines)
+        self.assertTrue(lines[0].startswith("ID "), lines)
+        self.assertRegex(lines[1], r"^[0-9a-f]{16}  linux +container +\S+ +t\S*forged")
+        self.assertNotIn("\x1b", lines[1])
+
+    def test_a_busy_one_is_not_idle_and_has_processes(self):
+        process = self.start(self.argv("--thread", "t", program="import time; print('up', flush=True); time.sleep(1000)"))
+        process.stdout.readline()
+        (record,) = self.listed()
+        self.assertEqual(record["idle_s"], 0)
+        self.assertGreaterEqual(record["processes"], 1)
+        self.assertGreater(record["memory_bytes"], 0)
+
+
+class Rm(Kept):
+    def test_it_ends_what_is_named_and_says_how_many(self):
+        one, two, three, four = (self.keep("pass", thread, "--scope", scope).json["sandbox"]["id"]
+                                 for thread, scope in (("t", "a"), ("u", "a"), ("t", "b"), ("v", "b")))
+        self.assertEqual(self.verb("rm", one).out, b"removed 1\n")
+        self.assertEqual(sorted(self.ids()), sorted([two, three, four]))
+        self.assertEqual(self.verb("rm", "--scope", "b", "--thread", "t").out, b"removed 1\n")
+        self.assertEqual(self.verb("rm", "--scope", "b", "--thread", "t").out, b"removed 0\n")
+        self.assertEqual(self.verb("rm", "--scope", "a").out, b"removed 1\n")
+        result = self.verb("rm", "--scope", "nowhere")
+        self.assertEqual((result.status, result.out), (0, b"removed 0\n"))
+        self.assertEqual(self.verb("rm", "--all").out, b"removed 1\n")
+        self.assertEqual(self.ids(), [])
+        for identifier in (one, two, three, four):
+            self.assertEqual(cgroups_of(identifier), [])
+
+    def test_an_unknown_id_is_refused_and_the_others_go(self):
+        kept = self.keep("pass").json["sandbox"]["id"]
+        result = self.verb("rm", "0123456789abcdef", kept, "../x")
+        self.assertEqual(result.out, b"removed 1\n", result)
+        self.assertRefused(result, "NoSuchSandbox", "0123456789abcdef", "../x")
+        self.assertNotIn(kept, result.err)
+
+    def test_LC_12_it_ends_a_sandbox_that_another_process_holds(self):
+        """LC-12: and the next run of the key gets a fresh one"""
+        process = self.start(self.argv("--json", "--thread", "t",
+                                       program="import time; print('up', flush=True); time.sleep(1000)"))
+        until = time.monotonic() + 20
+        while not any(record["processes"] for record in self.listed()):
+            self.assertLess(time.monotonic(), until)
+        (identifier,) = self.ids()
+        self.assertEqual(self.verb("rm", identifier).out, b"removed 1\n")
+        result = self.finish(process, time.monotonic())
+        self.assertEqual(result.json["error"]["code"], "SandboxUnavailable", result)
+        again = self.run_json("print('fresh')", "--thread", "t")
+        self.assertEqual(again.json["stdout"], "fresh\n")
+        self.assertNotEqual(again.json["sandbox"]["id"], identifier)
+
+    def test_exactly_one_way_to_choose_is_taken(self):
+        for words in ((), ("0123456789abcdef", "--all"), ("--all", "--scope", "a"), ("--thread", "t"),
+                      ("--scope", ""), ("--scope", "a", "--thread", "")):
+            with self.subTest(words=words):
+                self.assertRefused(self.verb("rm", *words), "InvalidArgument")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -31,6 +31,14 @@ std::string undeclared(Suite suite, const BackendDeclarations& declared) {
   return {};
 }
 
+std::string undeclared(Suite suite, const Probe& probe, const BackendDeclarations& declared) {
+  if (std::string reason = undeclared(suite, declared); !reason.empty()) return reason;
+  if (probe.also && !declared.capabilities.contains(*probe.also)) {
+    return fmt::format("{} is not declared", to_string(*probe.also));
+  }
+  return probe.undeclared != nullptr ? probe.undeclared(declared) : std::string();
+}
+
 class Run {
  public:
   Run(Subject& subject, const ConformanceOptions& options)
@@ -50,10 +58,9 @@ class Run {
     subject_.backend().acquire(key_, subject_.spec(), control());
     for (const Suite suite : every_suite()) {
       if (!options_.suites.empty() && !options_.suites.contains(suite)) continue;
-      const std::string reason = undeclared(suite, declared_);
       for (const Probe& probe : probes_of(suite)) {
         if (!options_.probes.empty() && !options_.probes.contains(std::string(probe.id))) continue;
-        try_probe(suite, probe, reason);
+        try_probe(suite, probe);
       }
     }
     return std::move(report_);
@@ -83,16 +90,13 @@ class Run {
     return {.deadline = Clock::now() + options_.patience, .stop = options_.stop};
   }
 
-  void try_probe(Suite suite, const Probe& probe, const std::string& suite_reason) {
+  void try_probe(Suite suite, const Probe& probe) {
     if (options_.stop.stop_requested()) {
       throw SandboxCancelled("the probes were stopped before all of them ran");
     }
     ProbeResult result{
         .probe = std::string(probe.id), .suite = suite, .sentence = std::string(probe.sentence)};
-    result.reason = suite_reason;
-    if (result.reason.empty() && probe.also && !declared_.capabilities.contains(*probe.also)) {
-      result.reason = fmt::format("{} is not declared", to_string(*probe.also));
-    }
+    result.reason = undeclared(suite, probe, declared_);
     if (!result.reason.empty()) {
       result.status = Status::skipped;
     } else {
@@ -128,21 +132,15 @@ class Run {
 
   void in_a_call(const Probe& probe) {
     const CallControl bound = control();
-    const std::shared_ptr<Sandbox> sandbox =
-        subject_.backend().acquire(key_, subject_.spec(), bound);
-    const std::unique_ptr<Call> call = sandbox->open_call({}, bound);
-    // Whether the end of the call is known is not the probe's claim; the next one needs it to be.
-    struct Closed {
-      ~Closed() {
-        if (!call.close()) backend.dispose_id(id);
-      }
-      Call& call;
-      SandboxBackend& backend;
-      std::string id;
-    };
-    const Closed closed{*call, subject_.backend(), sandbox->info().id};
-    Trial trial(subject_, *sandbox, *call, bound, options_.program_bound);
-    probe.run(trial);
+    with_call(subject_.backend(), key_, subject_.spec(), bound, [&](Sandbox& sandbox, Call& call) {
+      Trial trial({.subject = subject_,
+                   .sandbox = sandbox,
+                   .call = call,
+                   .key = key_,
+                   .control = bound,
+                   .program_bound = options_.program_bound});
+      probe.run(trial);
+    });
   }
 
   Subject& subject_;
@@ -164,6 +162,8 @@ std::span<const Probe> probes_of(Suite suite) {
       return files_delete_probes();
     case Suite::exec:
       return exec_probes();
+    case Suite::egress:
+      return egress_probes();
   }
   return {};
 }

@@ -2,9 +2,11 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "casemate/conformance/suite.h"
+#include "casemate/core/declarations.h"
 #include "casemate/core/vocabulary.h"
 
 namespace casemate::conformance {
@@ -21,6 +23,8 @@ struct Probe {
   void (*run)(Trial&);
   // Needed beside the suite's gate; skipped where it is not declared.
   std::optional<Capability> also = {};
+  // What else must be declared: why the probe is skipped, or nothing.
+  std::string (*undeclared)(const BackendDeclarations&) = nullptr;
 };
 
 // In the order in which they run.
@@ -31,5 +35,6 @@ std::span<const Probe> files_in_probes();
 std::span<const Probe> files_out_probes();
 std::span<const Probe> files_delete_probes();
 std::span<const Probe> exec_probes();
+std::span<const Probe> egress_probes();
 
 }  // namespace casemate::conformance

@@ -4,13 +4,24 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "casemate/core/backend.h"
 #include "casemate/core/control.h"
+#include "casemate/core/host_pattern.h"
 #include "casemate/core/sandbox.h"
 #include "casemate/core/spec.h"
 
 namespace casemate::conformance {
+
+// Where the egress suite goes.
+struct EgressTargets {
+  // Answers with a status of 200 to 299 and is what `allow` lets through.
+  std::string allowed_url{};
+  // Would answer too, and is not.
+  std::string denied_url{};
+  std::vector<HostPattern> allow{};
+};
 
 // A backend on trial, and how things are arranged inside its sandboxes.
 //
@@ -39,6 +50,10 @@ class Subject {
   // The bytes of a file, links followed; absent when there is none.
   virtual std::optional<std::string> look(Call& call, const std::string& path,
                                           const CallControl& control);
+
+  // Absent: two web servers of the probe's own on the host's loopback, told apart by their port. A
+  // provider whose way out does not begin on this host names others.
+  virtual std::optional<EgressTargets> egress_targets() { return std::nullopt; }
 
  private:
   bool has(Capability capability) const;

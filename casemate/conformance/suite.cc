@@ -22,6 +22,7 @@ constexpr std::array kRows{
     Row{Suite::files_out, "files-out", Capability::files_out},
     Row{Suite::files_delete, "files-delete", Capability::files_delete},
     Row{Suite::exec, "exec", Capability::exec},
+    Row{Suite::egress, "egress", Capability::exec},
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace casemate::conformance {
 
 // A group of probes that stands or falls with one declared capability.
-enum class Suite : std::uint8_t { files_in, files_out, files_delete, exec };
+enum class Suite : std::uint8_t { files_in, files_out, files_delete, exec, egress };
 
 // "files-in" and the like: how it is written on a command line and in records.
 std::string_view to_string(Suite suite);

@@ -33,30 +33,50 @@ std::optional<int> errno_of(const SandboxError& refusal) {
 Unmet::Unmet(std::string step, std::string expected, std::string seen)
     : step_(std::move(step)), expected_(std::move(expected)), seen_(std::move(seen)) {}
 
-Trial::Trial(Subject& subject, Sandbox& sandbox, Call& call, CallControl control,
-             std::chrono::nanoseconds program_bound)
-    : subject_(subject),
-      sandbox_(sandbox),
-      call_(call),
-      control_(std::move(control)),
-      program_bound_(program_bound),
-      work_(call.directory() + "/work"),
+void with_call(SandboxBackend& backend, const SandboxKey& key, const SandboxSpec& spec,
+               const CallControl& control, const std::function<void(Sandbox&, Call&)>& act) {
+  const std::shared_ptr<Sandbox> sandbox = backend.acquire(key, spec, control);
+  const std::unique_ptr<Call> call = sandbox->open_call({}, control);
+  struct Closed {
+    ~Closed() {
+      if (!call.close()) backend.dispose_id(id);
+    }
+    Call& call;
+    SandboxBackend& backend;
+    std::string id;
+  };
+  const Closed closed{*call, backend, sandbox->info().id};
+  act(*sandbox, *call);
+}
+
+Trial::Trial(Parts parts)
+    : parts_(std::move(parts)),
+      work_(parts_.call.directory() + "/work"),
       outside_(work_ + "-outside") {}
 
 bool Trial::declares(Capability capability) const {
-  return subject_.backend().declarations().capabilities.contains(capability);
+  return parts_.subject.backend().declarations().capabilities.contains(capability);
+}
+
+bool Trial::enforces(Egress mode) const {
+  return parts_.subject.backend().declarations().egress_modes.contains(mode);
+}
+
+void Trial::in_sandbox(const SandboxSpec& spec, const std::function<void(Call&)>& act) {
+  with_call(parts_.subject.backend(), parts_.key, spec, parts_.control,
+            [&](Sandbox&, Call& call) { act(call); });
 }
 
 void Trial::plant(const std::string& path, std::string_view bytes) {
-  subject_.plant_file(call_, path, bytes, control_);
+  parts_.subject.plant_file(call(), path, bytes, control());
 }
 
 void Trial::link(const std::string& path, const std::string& target) {
-  subject_.plant_symlink(call_, path, target, control_);
+  parts_.subject.plant_symlink(call(), path, target, control());
 }
 
 std::optional<std::string> Trial::look(const std::string& path) {
-  return subject_.look(call_, path, control_);
+  return parts_.subject.look(call(), path, control());
 }
 
 void Trial::lay_out() {
@@ -82,32 +102,32 @@ void Trial::expect_outside_untouched(std::string_view step,
 
 void Trial::write(std::string_view path, std::string_view bytes) { write(path, bytes, work_); }
 void Trial::write(std::string_view path, std::string_view bytes, const std::string& directory) {
-  call_.write_file(path, bytes, directory, control_);
+  call().write_file(path, bytes, directory, control());
 }
 
 std::string Trial::read(std::string_view path) { return read(path, work_); }
 std::string Trial::read(std::string_view path, const std::string& directory) {
-  return call_.read_file(path, directory, kReadCap, control_);
+  return call().read_file(path, directory, kReadCap, control());
 }
 
 std::optional<SandboxEntry> Trial::stat(std::string_view path) { return stat(path, work_); }
 std::optional<SandboxEntry> Trial::stat(std::string_view path, const std::string& directory) {
-  return call_.stat_file(path, directory, control_);
+  return call().stat_file(path, directory, control());
 }
 
 void Trial::remove(std::string_view path, Recursive recursive) {
-  call_.remove(path, work_, recursive, control_);
+  call().remove(path, work_, recursive, control());
 }
 
 std::vector<SandboxEntry> Trial::list(std::string_view path) { return list(path, work_); }
 std::vector<SandboxEntry> Trial::list(std::string_view path, const std::string& directory) {
-  return call_.list_dir(path, directory, control_);
+  return call().list_dir(path, directory, control());
 }
 
 ExecResult Trial::run(std::vector<std::string> argv) {
   ExecRequest request;
   request.command = Argv{std::move(argv)};
-  return call_.exec(request, control_);
+  return call().exec(request, control());
 }
 
 std::string shown(std::string_view bytes) { return fmt::format("'{}'", escape_for_display(bytes)); }

@@ -38,19 +38,38 @@ class Unmet : public std::exception {
   std::string seen_;
 };
 
+// Runs `act` in a fresh call of the sandbox of that key and kind. A sandbox in which the end of the
+// call cannot be shown is disposed.
+void with_call(SandboxBackend& backend, const SandboxKey& key, const SandboxSpec& spec,
+               const CallControl& control, const std::function<void(Sandbox&, Call&)>& act);
+
 // What a probe has: a fresh call of a sandbox, with nothing in its work directory. Each probe gets
 // its own, so that none depends on what another left.
 class Trial {
  public:
-  Trial(Subject& subject, Sandbox& sandbox, Call& call, CallControl control,
-        std::chrono::nanoseconds program_bound);
+  struct Parts {
+    Subject& subject;
+    Sandbox& sandbox;
+    Call& call;
+    const SandboxKey& key;
+    CallControl control;
+    std::chrono::nanoseconds program_bound;
+  };
+  explicit Trial(Parts parts);
 
-  Sandbox& sandbox() { return sandbox_; }
-  Call& call() { return call_; }
-  const CallControl& control() const { return control_; }
+  Sandbox& sandbox() { return parts_.sandbox; }
+  Call& call() { return parts_.call; }
+  const CallControl& control() const { return parts_.control; }
   // For programs that have to run into a bound.
-  std::chrono::nanoseconds program_bound() const { return program_bound_; }
+  std::chrono::nanoseconds program_bound() const { return parts_.program_bound; }
   bool declares(Capability capability) const;
+  bool enforces(Egress mode) const;
+  // The subject's.
+  SandboxSpec spec() const { return parts_.subject.spec(); }
+  std::optional<EgressTargets> egress_targets() const { return parts_.subject.egress_targets(); }
+
+  // Runs `act` in a call of another sandbox under the run's key, which its kind tells apart.
+  void in_sandbox(const SandboxSpec& spec, const std::function<void(Call&)>& act);
 
   // The working directory of the file operations on trial.
   const std::string& work() const { return work_; }
@@ -82,11 +101,7 @@ class Trial {
   ExecResult run(std::vector<std::string> argv);
 
  private:
-  Subject& subject_;
-  Sandbox& sandbox_;
-  Call& call_;
-  CallControl control_;
-  std::chrono::nanoseconds program_bound_;
+  Parts parts_;
   std::string work_;
   std::string outside_;
 };

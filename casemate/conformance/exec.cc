@@ -51,7 +51,7 @@ void argv_is_quoted(Trial& trial) {
 }
 
 void working_directory_is_honoured(Trial& trial) {
-  trial.plant(trial.work() + "/here/mark.txt", "found");
+  trial.plant({{.path = trial.work() + "/here/mark.txt", .bytes = "found"}});
   for (const std::string& directory : {trial.work() + "/here", std::string("here")}) {
     ExecRequest request;
     request.command = Argv{{"cat", "mark.txt"}};

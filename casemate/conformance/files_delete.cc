@@ -10,25 +10,15 @@
 namespace casemate::conformance {
 namespace {
 
-using Bytes = std::optional<std::string>;
-
 std::string with(Recursive recursive) {
   return recursive == Recursive::yes ? " with recursive" : " without recursive";
-}
-
-void expect_there(Trial& trial, const std::string& step, const std::string& name) {
-  expect_equal(step, trial.look(trial.work() + "/" + name), Bytes(kInside));
-}
-
-void expect_gone(Trial& trial, const std::string& step, const std::string& name) {
-  expect_equal(step, trial.look(trial.work() + "/" + name), Bytes());
 }
 
 void a_removal_removes(Trial& trial) {
   trial.lay_out();
   trial.remove("plain.txt", Recursive::no);
-  expect_gone(trial, "plain.txt after its removal", "plain.txt");
-  expect_there(trial, "the bystander real/inside.txt", "real/inside.txt");
+  trial.expect_gone("after its removal", {"plain.txt"});
+  trial.expect_there("the bystander", {"real/inside.txt"});
 }
 
 void a_missing_path_is_success(Trial& trial) {
@@ -47,16 +37,13 @@ void a_missing_path_is_success(Trial& trial) {
 }
 
 void a_link_is_removed_never_followed(Trial& trial) {
-  trial.lay_out();
   for (const Recursive recursive : {Recursive::no, Recursive::yes}) {
-    trial.link(trial.work() + "/link-dir", trial.outside());
-    trial.link(trial.work() + "/link-file", trial.outside() + "/secret.txt");
+    trial.lay_out();
     trial.remove("link-dir", recursive);
     trial.remove("link-file", recursive);
     // Where they led there is something, so a link that is still there shows it.
-    for (const char* name : {"link-dir/secret.txt", "link-file"}) {
-      expect_gone(trial, name + (" after the removal of the link" + with(recursive)), name);
-    }
+    trial.expect_gone("after the removal of the links" + with(recursive),
+                      {"link-dir/secret.txt", "link-file"});
     trial.expect_outside_untouched("after links to it were removed" + with(recursive));
   }
 }
@@ -76,7 +63,7 @@ void a_directory_needs_recursive(Trial& trial) {
   trial.lay_out();
   expect_file_error("removing the directory real without recursive", EISDIR,
                     [&] { trial.remove("real", Recursive::no); });
-  expect_there(trial, "real/inside.txt after the refusal", "real/inside.txt");
+  trial.expect_there("after the refusal", {"real/inside.txt"});
 }
 
 void an_empty_directory_needs_recursive(Trial& trial) {
@@ -86,28 +73,25 @@ void an_empty_directory_needs_recursive(Trial& trial) {
                     [&] { trial.remove("real", Recursive::no); });
   trial.remove("real", Recursive::yes);
   // A file can take the name only when the directory is gone.
-  trial.plant(trial.work() + "/real", kInside);
-  expect_there(trial, "a file in the place of the removed directory", "real");
+  trial.plant({{.path = trial.work() + "/real", .bytes = std::string(kInside)}});
+  trial.expect_there("a file in the place of the removed directory", {"real"});
 }
 
 void recursive_removes_the_tree(Trial& trial) {
-  trial.lay_out();
-  trial.plant(trial.work() + "/tree/a/b.txt", kInside);
-  trial.plant(trial.work() + "/tree/c.txt", kInside);
+  trial.lay_out_with({{.path = trial.work() + "/tree/a/b.txt", .bytes = std::string(kInside)},
+                      {.path = trial.work() + "/tree/c.txt", .bytes = std::string(kInside)}});
   trial.remove("tree", Recursive::yes);
-  for (const char* name : {"tree/a/b.txt", "tree/c.txt"}) {
-    expect_gone(trial, std::string(name) + " after the removal of tree", name);
-  }
-  expect_there(trial, "the bystander plain.txt", "plain.txt");
+  trial.expect_gone("after the removal of tree", {"tree/a/b.txt", "tree/c.txt"});
+  trial.expect_there("the bystander", {"plain.txt"});
 }
 
 void a_link_inside_a_recursive_removal_is_unlinked_not_followed(Trial& trial) {
-  trial.lay_out();
-  trial.plant(trial.work() + "/tree/own.txt", kInside);
-  trial.link(trial.work() + "/tree/a", trial.outside());
-  trial.link(trial.work() + "/tree/z", trial.outside() + "/secret.txt");
+  trial.lay_out_with(
+      {{.path = trial.work() + "/tree/own.txt", .bytes = std::string(kInside)},
+       {.path = trial.work() + "/tree/a", .link_to = trial.outside()},
+       {.path = trial.work() + "/tree/z", .link_to = trial.outside() + "/secret.txt"}});
   trial.remove("tree", Recursive::yes);
-  expect_gone(trial, "tree/own.txt after the removal of tree", "tree/own.txt");
+  trial.expect_gone("after the removal of tree", {"tree/own.txt"});
   trial.expect_outside_untouched("after the removal of a tree with links to it");
 }
 
@@ -119,7 +103,7 @@ void the_working_directory_is_refused(Trial& trial) {
                           [&] { trial.remove(path, recursive); });
     }
   }
-  expect_there(trial, "plain.txt after the refusals", "plain.txt");
+  trial.expect_there("after the refusals", {"plain.txt"});
 }
 
 void a_path_outside_is_refused(Trial& trial) {

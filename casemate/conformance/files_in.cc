@@ -66,8 +66,8 @@ void a_path_through_a_linked_parent_is_refused(Trial& trial) {
 }
 
 void a_linked_destination_is_refused_not_followed(Trial& trial) {
-  trial.lay_out();
-  trial.link(trial.work() + "/dangling", trial.outside() + "/new.txt");
+  trial.lay_out_with(
+      {{.path = trial.work() + "/dangling", .link_to = trial.outside() + "/new.txt"}});
   for (const char* path : {"link-file", "dangling"}) {
     expect_path_refused(std::string("writing ") + path, [&] { trial.write(path, "escaped\n"); });
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <charconv>
 #include <utility>
 
 #include "casemate/core/errors.h"
@@ -22,20 +23,25 @@ ExecResult shell(Call& call, std::string line, const CallControl& control) {
   return call.exec(request, control);
 }
 
-void arrange(Call& call, std::string line, const CallControl& control) {
-  const ExecResult result = shell(call, line, control);
-  if (result.exit_code == 0) return;
-  throw SandboxUnavailable(
-      fmt::format("a probe could not be arranged: '{}' ended as {} {}: {}", line,
-                  to_string(result.outcome), result.exit_code.value_or(-1), result.stderr),
-      "probes are arranged by sh, mkdir, printf, ln and cat");
-}
-
 // printf's own notation, so that any byte passes through an argument.
 std::string octal(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) text += fmt::format("\\{:03o}", static_cast<unsigned char>(byte));
   return text;
+}
+
+// "-" for no file, else "SIZE:" and the bytes. Nothing that came is no file either.
+std::optional<std::string> take_one(std::string_view& rest) {
+  std::size_t size = 0;
+  const auto [behind, error] = std::from_chars(rest.data(), rest.data() + rest.size(), size);
+  const auto digits = static_cast<std::size_t>(behind - rest.data());
+  if (error != std::errc() || digits == rest.size() || size > rest.size() - digits - 1) {
+    rest.remove_prefix(rest.starts_with('-') ? 1 : rest.size());
+    return std::nullopt;
+  }
+  std::string bytes(rest.substr(digits + 1, size));
+  rest.remove_prefix(digits + 1 + size);
+  return bytes;
 }
 
 }  // namespace
@@ -59,48 +65,57 @@ SandboxSpec Subject::spec() const {
   return spec;
 }
 
-void Subject::plant_file(Call& call, const std::string& path, std::string_view bytes,
-                         const CallControl& control) {
-  if (!has(Capability::exec)) {
-    call.write_file(path, bytes, call.directory(), control);
-    return;
-  }
-  const std::string directory = path.substr(0, path.rfind('/'));
-  arrange(call,
-          fmt::format("mkdir -p -- {} && printf '{}' > {}", shell_quote(directory), octal(bytes),
-                      shell_quote(path)),
-          control);
-}
-
-void Subject::plant_symlink(Call& call, const std::string& path, const std::string& target,
-                            const CallControl& control) {
-  if (!has(Capability::exec)) {
-    throw SandboxCapabilityNotSupported(
-        "a link cannot be planted in a backend without exec",
-        "derive from Subject and say how links come into this backend's sandboxes");
-  }
-  const std::string directory = path.substr(0, path.rfind('/'));
-  arrange(call,
-          fmt::format("mkdir -p -- {} && ln -sfn -- {} {}", shell_quote(directory),
-                      shell_quote(target), shell_quote(path)),
-          control);
-}
-
-std::optional<std::string> Subject::look(Call& call, const std::string& path,
-                                         const CallControl& control) {
-  if (!has(Capability::exec)) {
-    try {
-      return call.read_file(path, call.directory(), kLookBytes, control);
-    } catch (const SandboxFileError& error) {
-      if (error.error_number() == ENOENT) return std::nullopt;
-      throw;
+void Subject::plant(Call& call, std::span<const Planted> all, const CallControl& control) {
+  std::string script = "set -e\n";
+  for (const Planted& one : all) {
+    if (!has(Capability::exec)) {
+      if (one.link_to) {
+        throw SandboxCapabilityNotSupported(
+            "a link cannot be planted in a backend without exec",
+            "derive from Subject and say how links come into this backend's sandboxes");
+      }
+      call.write_file(one.path, one.bytes, call.directory(), control);
+      continue;
     }
+    const std::string path = shell_quote(one.path);
+    script += fmt::format("mkdir -p -- {}\n", shell_quote(one.path.substr(0, one.path.rfind('/'))));
+    script += one.link_to ? fmt::format("ln -sfn -- {} {}\n", shell_quote(*one.link_to), path)
+                          : fmt::format("printf '{}' > {}\n", octal(one.bytes), path);
   }
-  // A mark in front tells an empty file from none without the exit code, which is itself on trial.
-  ExecResult result =
-      shell(call, fmt::format("[ -f {0} ] && printf = && cat -- {0}", shell_quote(path)), control);
-  if (!result.stdout.starts_with('=')) return std::nullopt;
-  return std::move(result.stdout).substr(1);
+  if (!has(Capability::exec)) return;
+  const ExecResult result = shell(call, script, control);
+  if (result.exit_code == 0) return;
+  throw SandboxUnavailable(
+      fmt::format("a probe could not be arranged: sh ended as {} {}: {}", to_string(result.outcome),
+                  result.exit_code.value_or(-1), result.stderr),
+      "probes are arranged by sh with printf, mkdir and ln, and looked at by wc and cat");
+}
+
+std::vector<std::optional<std::string>> Subject::look(Call& call,
+                                                      std::span<const std::string> paths,
+                                                      const CallControl& control) {
+  std::vector<std::optional<std::string>> found;
+  if (!has(Capability::exec)) {
+    for (const std::string& path : paths) {
+      try {
+        found.emplace_back(call.read_file(path, call.directory(), kLookBytes, control));
+      } catch (const SandboxFileError& error) {
+        if (error.error_number() != ENOENT) throw;
+        found.emplace_back();
+      }
+    }
+    return found;
+  }
+  std::string script;
+  for (const std::string& path : paths) {
+    script += fmt::format(
+        "if [ -f {0} ]; then printf '%d:' \"$(wc -c < {0})\"; cat -- {0}; else printf -- -; fi\n",
+        shell_quote(path));
+  }
+  const ExecResult result = shell(call, script, control);
+  std::string_view rest = result.stdout;
+  for (std::size_t i = 0; i < paths.size(); ++i) found.push_back(take_one(rest));
+  return found;
 }
 
 }  // namespace casemate::conformance

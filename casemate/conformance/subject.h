@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,15 @@
 #include "casemate/core/spec.h"
 
 namespace casemate::conformance {
+
+// A file or a link to be put where a probe needs it. The path is absolute and lies below the call's
+// directory; directories above are made.
+struct Planted {
+  std::string path{};
+  std::string bytes{};
+  // Present for a link: where it leads, absolute.
+  std::optional<std::string> link_to{};
+};
 
 // Where the egress suite goes.
 struct EgressTargets {
@@ -26,7 +36,7 @@ struct EgressTargets {
 // A backend on trial, and how things are arranged inside its sandboxes.
 //
 // What a probe needs to be there (files, links) is put there, and what came of an operation is
-// looked at, behind the back of the methods on trial: by programs inside, where the backend has
+// looked at, behind the back of the methods on trial: by a program inside, where the backend has
 // exec, else by its file methods. A provider that knows a better way overrides these. Not
 // thread-safe.
 class Subject {
@@ -42,14 +52,12 @@ class Subject {
   // egress `closed` or, where that is not enforced, what is.
   virtual SandboxSpec spec() const;
 
-  // The path is absolute and lies below the call's directory; directories above are made.
-  virtual void plant_file(Call& call, const std::string& path, std::string_view bytes,
-                          const CallControl& control);
-  virtual void plant_symlink(Call& call, const std::string& path, const std::string& target,
-                             const CallControl& control);
-  // The bytes of a file, links followed; absent when there is none.
-  virtual std::optional<std::string> look(Call& call, const std::string& path,
-                                          const CallControl& control);
+  // Puts them there, in this order, over what is there.
+  virtual void plant(Call& call, std::span<const Planted> all, const CallControl& control);
+  // The bytes of the file at each absolute path, links followed; absent when there is none.
+  virtual std::vector<std::optional<std::string>> look(Call& call,
+                                                       std::span<const std::string> paths,
+                                                       const CallControl& control);
 
   // Absent: two web servers of the probe's own on the host's loopback, told apart by their port. A
   // provider whose way out does not begin on this host names others.

@@ -67,37 +67,54 @@ void Trial::in_sandbox(const SandboxSpec& spec, const std::function<void(Call&)>
             [&](Sandbox&, Call& call) { act(call); });
 }
 
-void Trial::plant(const std::string& path, std::string_view bytes) {
-  parts_.subject.plant_file(call(), path, bytes, control());
-}
-
-void Trial::link(const std::string& path, const std::string& target) {
-  parts_.subject.plant_symlink(call(), path, target, control());
-}
+void Trial::plant(const std::vector<Planted>& all) { parts_.subject.plant(call(), all, control()); }
 
 std::optional<std::string> Trial::look(const std::string& path) {
-  return parts_.subject.look(call(), path, control());
+  return parts_.subject.look(call(), {&path, 1}, control()).at(0);
 }
 
-void Trial::lay_out() {
-  plant(outside_ + "/secret.txt", kSecret);
-  plant(outside_ + "/sub/leaf.txt", kLeaf);
-  plant(work_ + "/real/inside.txt", kInside);
-  plant(work_ + "/plain.txt", kInside);
-  link(work_ + "/link-dir", outside_);
-  link(work_ + "/link-file", outside_ + "/secret.txt");
+void Trial::lay_out() { lay_out_with({}); }
+
+void Trial::lay_out_with(const std::vector<Planted>& more) {
+  std::vector<Planted> all{
+      {.path = outside_ + "/secret.txt", .bytes = std::string(kSecret)},
+      {.path = outside_ + "/sub/leaf.txt", .bytes = std::string(kLeaf)},
+      {.path = work_ + "/real/inside.txt", .bytes = std::string(kInside)},
+      {.path = work_ + "/plain.txt", .bytes = std::string(kInside)},
+      {.path = work_ + "/link-dir", .link_to = outside_},
+      {.path = work_ + "/link-file", .link_to = outside_ + "/secret.txt"},
+  };
+  all.insert(all.end(), more.begin(), more.end());
+  plant(all);
+}
+
+void Trial::expect_files(std::string_view step, const std::string& directory,
+                         const std::vector<std::string>& names,
+                         const std::vector<std::optional<std::string>>& expected) {
+  std::vector<std::string> paths;
+  paths.reserve(names.size());
+  for (const std::string& name : names) paths.push_back(directory + "/" + name);
+  const auto seen = parts_.subject.look(call(), paths, control());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    expect_equal(fmt::format("{}: {}", step, names[i]), seen.at(i), expected.at(i));
+  }
+}
+
+void Trial::expect_there(std::string_view step, const std::vector<std::string>& names) {
+  expect_files(step, work_, names, {names.size(), std::string(kInside)});
+}
+
+void Trial::expect_gone(std::string_view step, const std::vector<std::string>& names) {
+  expect_files(step, work_, names, {names.size(), std::nullopt});
 }
 
 void Trial::expect_outside_untouched(std::string_view step,
                                      const std::vector<std::string>& absent_names) {
-  using Bytes = std::optional<std::string>;
-  const std::string after = fmt::format("{}: the secret beside the working directory", step);
-  expect_equal(after, look(outside_ + "/secret.txt"), Bytes(kSecret));
-  expect_equal(fmt::format("{}: the leaf below the outside", step),
-               look(outside_ + "/sub/leaf.txt"), Bytes(kLeaf));
-  for (const std::string& name : absent_names) {
-    expect_equal(fmt::format("{}: '{}' outside", step, name), look(outside_ + "/" + name), Bytes());
-  }
+  std::vector<std::string> names{"secret.txt", "sub/leaf.txt"};
+  names.insert(names.end(), absent_names.begin(), absent_names.end());
+  std::vector<std::optional<std::string>> expected{std::string(kSecret), std::string(kLeaf)};
+  expected.resize(names.size());
+  expect_files(fmt::format("{}, outside", step), outside_, names, expected);
 }
 
 void Trial::write(std::string_view path, std::string_view bytes) { write(path, bytes, work_); }

@@ -78,12 +78,16 @@ class Trial {
   const std::string& outside() const { return outside_; }
 
   // -- Arranging and looking, behind the back of what is on trial (see Subject) -------------------
-  void plant(const std::string& path, std::string_view bytes);
-  void link(const std::string& path, const std::string& target);
+  void plant(const std::vector<Planted>& all);
   std::optional<std::string> look(const std::string& path);
+  // That these files of `work` hold `kInside`, or are not there.
+  void expect_there(std::string_view step, const std::vector<std::string>& names);
+  void expect_gone(std::string_view step, const std::vector<std::string>& names);
   // `outside` with `secret.txt` and `sub/leaf.txt`; in `work` the files `real/inside.txt` and
   // `plain.txt` and the links `link-dir` to `outside` and `link-file` to its secret.
   void lay_out();
+  // The same, and these.
+  void lay_out_with(const std::vector<Planted>& more);
   // That all of `outside` is as `lay_out` left it, and nothing of these names is there.
   void expect_outside_untouched(std::string_view step,
                                 const std::vector<std::string>& absent_names = {});
@@ -103,6 +107,10 @@ class Trial {
  private:
   Parts parts_;
   std::string work_;
+  void expect_files(std::string_view step, const std::string& directory,
+                    const std::vector<std::string>& names,
+                    const std::vector<std::optional<std::string>>& expected);
+
   std::string outside_;
 };
 

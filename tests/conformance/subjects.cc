@@ -43,16 +43,16 @@ class FakeSubject final : public conformance::Subject {
   explicit FakeSubject(std::shared_ptr<in_process::InProcessSandboxBackend> backend)
       : Subject(backend), store_(backend->sandbox()->store()), sandbox_(backend->sandbox()) {}
 
-  void plant_file(Call&, const std::string& path, std::string_view bytes,
-                  const CallControl&) override {
-    store_.put_file(path, std::string(bytes));
+  void plant(Call&, std::span<const conformance::Planted> all, const CallControl&) override {
+    for (const auto& one : all) {
+      store_.put(one.path, one.link_to ? in_process::Seed(EntryKind::symlink) : one.bytes);
+    }
   }
-  void plant_symlink(Call&, const std::string& path, const std::string&,
-                     const CallControl&) override {
-    store_.put(path, EntryKind::symlink);
-  }
-  std::optional<std::string> look(Call&, const std::string& path, const CallControl&) override {
-    return store_.bytes(path);
+  std::vector<std::optional<std::string>> look(Call&, std::span<const std::string> paths,
+                                               const CallControl&) override {
+    std::vector<std::optional<std::string>> found;
+    for (const std::string& path : paths) found.push_back(store_.bytes(path));
+    return found;
   }
 
  private:

@@ -27,6 +27,9 @@ int remove(const ParsedLine& line, const Config& config);
 extern const VerbSpec kBackendsVerb;
 int backends(const ParsedLine& line, const Config& config);
 
+extern const VerbSpec kConformanceVerb;
+int conformance_verb(const ParsedLine& line, const Config& config);
+
 extern const VerbSpec kCompletionVerb;
 int completion(const ParsedLine& line, const Config& config);
 

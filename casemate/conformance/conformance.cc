@@ -56,7 +56,7 @@ class Run {
     check_options();
     // What fails here would fail every probe alike.
     subject_.backend().acquire(key_, subject_.spec(), control());
-    for (const Suite suite : every_suite()) {
+    for (const auto& [suite, name, gate] : kSuites) {
       if (!options_.suites.empty() && !options_.suites.contains(suite)) continue;
       for (const Probe& probe : probes_of(suite)) {
         if (!options_.probes.empty() && !options_.probes.contains(std::string(probe.id))) continue;
@@ -69,7 +69,7 @@ class Run {
  private:
   void check_options() const {
     std::set<std::string> unknown = options_.probes;
-    for (const Suite suite : every_suite()) {
+    for (const auto& [suite, name, gate] : kSuites) {
       const bool named = options_.suites.contains(suite);
       if (!options_.suites.empty() && !named) continue;
       const std::string reason = undeclared(suite, declared_);

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include "casemate/core/vocabulary.h"
@@ -11,15 +11,27 @@ namespace casemate::conformance {
 // A group of probes that stands or falls with one declared capability.
 enum class Suite : std::uint8_t { files_in, files_out, files_delete, exec, egress };
 
-// "files-in" and the like: how it is written on a command line and in records.
+struct SuiteTraits {
+  Suite suite;
+  // How it is written on a command line and in records.
+  std::string_view name;
+  // What a backend declares if it takes part. `egress` takes an egress mode that is enforced, too.
+  Capability gate;
+};
+
+// In the order in which they are run: exec after the files, because its last probe may cost the
+// sandbox.
+inline constexpr std::array kSuites{
+    SuiteTraits{Suite::files_in, "files-in", Capability::files_in},
+    SuiteTraits{Suite::files_out, "files-out", Capability::files_out},
+    SuiteTraits{Suite::files_delete, "files-delete", Capability::files_delete},
+    SuiteTraits{Suite::exec, "exec", Capability::exec},
+    SuiteTraits{Suite::egress, "egress", Capability::exec},
+};
+
 std::string_view to_string(Suite suite);
 // Throws `InvalidArgument` naming the text and every suite.
 Suite parse_suite(std::string_view text);
-
-// In the order in which they are run.
-std::span<const Suite> every_suite();
-
-// What a backend declares if it takes part.
 Capability gate_of(Suite suite);
 
 }  // namespace casemate::conformance

@@ -3,8 +3,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <cerrno>
-
 #include "casemate/sys/error.h"
 
 namespace casemate::sys {
@@ -23,16 +21,6 @@ LoopbackListener listen_on_loopback() {
   if (getsockname(listener.socket.get(), generic, &size) != 0) throw_errno("getsockname");
   listener.port = ntohs(address.sin_port);
   return listener;
-}
-
-UniqueFd accept_connection(int listener) {
-  while (true) {
-    UniqueFd connection(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (connection) return connection;
-    if (errno == EINTR) continue;
-    if (errno == EAGAIN || errno == ECONNABORTED) return {};
-    throw_errno("accept4");
-  }
 }
 
 }  // namespace casemate::sys

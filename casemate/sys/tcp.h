@@ -9,16 +9,12 @@
 namespace casemate::sys {
 
 struct LoopbackListener {
-  // Non-blocking and close-on-exec.
+  // Non-blocking and close-on-exec; for `accept_connection` (socket.h).
   UniqueFd socket;
   std::uint16_t port = 0;
 };
 
 // Listens on 127.0.0.1, at a port that the kernel chose. Throws `std::system_error`.
 LoopbackListener listen_on_loopback();
-
-// The next connection, non-blocking and close-on-exec; empty when none waits, or when the one that
-// did is gone again. Throws `std::system_error`.
-UniqueFd accept_connection(int listener);
 
 }  // namespace casemate::sys

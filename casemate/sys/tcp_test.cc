@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "casemate/sys/poll.h"
+#include "casemate/sys/socket.h"
 
 namespace casemate::sys {
 namespace {

@@ -22,7 +22,7 @@ UniqueFd open_at(int directory, const char* path, int flags, unsigned mode) {
 std::string read_file_at(int directory, const char* path, std::size_t max_bytes) {
   const UniqueFd file = open_at(directory, path, O_RDONLY | O_NOFOLLOW);
   std::string content;
-  char chunk[4096];
+  char chunk[16384];
   while (true) {
     const ssize_t count = read(file.get(), chunk, sizeof chunk);
     if (count < 0) {

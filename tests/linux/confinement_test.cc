@@ -309,7 +309,8 @@ print(f())
 }
 
 TEST_F(LinuxConfinement, TheSupportDirectoryIsReadOnlyAndThere) {
-  EXPECT_EQ(output(shell("ls /casemate/python")), "casemate_tools.py\nsitecustomize.py\n");
+  EXPECT_EQ(output(shell("ls /casemate/python")),
+            "__pycache__\ncasemate_tools.py\nsitecustomize.py\n");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "casemate/base/digest.h"
 #include "casemate/guest/agent/guest_program.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/poll.h"
@@ -98,7 +99,8 @@ TEST(GuestProgram, IsSealedAndHasABuildId) {
   EXPECT_EQ(pwrite(program.get(), "x", 1, 0), -1);
   EXPECT_EQ(errno, EPERM);
   EXPECT_EQ(ftruncate(program.get(), 0), -1);
-  EXPECT_EQ(guest::guest_build_id().size(), 64U);
+  const std::span<const char> bytes = guest::guest_program();
+  EXPECT_EQ(guest::guest_build_id(), sha256_hex({bytes.data(), bytes.size()}));
 }
 
 }  // namespace

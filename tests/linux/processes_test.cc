@@ -217,5 +217,19 @@ TEST_F(LinuxProcesses, FilesGoInAndOutAndNeverThroughALink) {
       [&] { call->read_file("root/etc/passwd", call->directory() + "/work", 1000, {}); });
 }
 
+// 0.6 ms of every program's start. Not for a sandbox whose Python is another than the build's.
+TEST_F(LinuxTest, AnInterpreterFindsOurStartUpModuleCompiled) {
+  ExecRequest request = python(R"(
+import importlib.util, sys
+module = sys.modules['sitecustomize']
+if importlib.util.find_spec('sitecustomize').cached != module.__cached__: print('moved')
+with open(module.__cached__, 'rb') as file: head = file.read(8)
+print(module.__file__, head[:4] == importlib.util.MAGIC_NUMBER, head[4])
+)");
+  request.environment["PYTHONPATH"] = "/casemate/python";
+  // 1: by hash, never checked against the source.
+  EXPECT_EQ(output(std::move(request)), "/casemate/python/sitecustomize.py True 1\n");
+}
+
 }  // namespace
 }  // namespace casemate::linux_tests

@@ -266,7 +266,10 @@ std::vector<std::string> sandbox_directories(const ControlGroupLayout& layout,
                                              std::string_view id) {
   std::vector<std::string> list;
   for (const auto& place : {layout.memory, layout.cpu, layout.pids, layout.accounting}) {
-    if (place) add_unique(list, sandbox_group(*place, id));
+    if (!place) continue;
+    add_unique(list, programs_group(*place, id));
+    if (place->unified) add_unique(list, agent_group(*place, id));
+    add_unique(list, sandbox_group(*place, id));
   }
   return list;
 }

@@ -74,7 +74,8 @@ std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::stri
 std::vector<GroupStep> call_steps(const ControlGroupLayout& layout, std::string_view id,
                                   std::string_view call, std::uint64_t pids);
 
-// The directories of a sandbox's groups, one a hierarchy; of the agent's groups; of a call's.
+// The directories of a sandbox's groups, the inner ones first, so that they can be removed in this
+// order; of the agent's groups; of a call's.
 std::vector<std::string> sandbox_directories(const ControlGroupLayout& layout, std::string_view id);
 std::vector<std::string> agent_directories(const ControlGroupLayout& layout, std::string_view id);
 std::vector<std::string> call_directories(const ControlGroupLayout& layout, std::string_view id,

@@ -81,7 +81,8 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
     return {.record = std::move(record),
             .directory = std::move(directory),
             .lease = std::move(*lease),
-            .keep_idle = KeepIdle(spec.keep_idle)};
+            .keep_idle = KeepIdle(spec.keep_idle),
+            .number = number};
   } catch (const std::system_error& error) {
     leave_nothing();
     throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", error.what()),

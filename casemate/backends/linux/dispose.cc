@@ -73,7 +73,14 @@ bool LinuxBackend::Impl::discard(const std::string& digest, const std::string& i
     }
     return end(found.trash(), other);
   }
-  return end(found.trash(), id);
+  // Its own keeper ends it with one message, and removes all that belongs to it. What that leaves,
+  // if the keeper is gone, is left to end() as for everybody else.
+  bool lived = false;
+  if (held && held->number) {
+    lived = lease_holds(held->lease.get());
+    keeper_.give_up(*held->number);
+  }
+  return end(found.trash(), id) || lived;
 }
 
 // Ends the sandbox in that directory and removes all that belongs to it. Returns whether it lived.

@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "casemate/backends/linux/state_directory.h"
@@ -37,6 +39,8 @@ struct HeldSandbox {
   sys::UniqueFd directory;
   sys::UniqueFd lease;
   KeepIdle keep_idle{};
+  // Of this process's keeper, when that made it.
+  std::optional<std::uint64_t> number{};
 };
 
 // The leases of this process, one for each live identity that it acquired: kept until the sandbox

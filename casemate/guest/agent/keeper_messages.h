@@ -9,7 +9,7 @@
 
 namespace casemate::guest {
 
-inline constexpr std::size_t kMaxControlGroups = 6;
+inline constexpr std::size_t kMaxControlGroups = 12;
 inline constexpr std::size_t kControlGroupPathBytes = 256;
 
 // Asks for one sandbox. Descriptors that come with it: the sandbox's own state directory (O_PATH),

@@ -5,8 +5,9 @@
 
 namespace casemate::guest {
 
-// A file of casemate/guest/support/, carried in the guest program.
+// A file of casemate/guest/support/, or one compiled, carried in the guest program.
 struct SupportFile {
+  // Relative to /casemate/python; in it or in its __pycache__.
   const char* name;
   std::string_view content;
 };

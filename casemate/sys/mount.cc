@@ -62,6 +62,14 @@ UniqueFd make_proc() {
   return create(context.get(), "proc", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 }
 
+UniqueFd make_terminals(std::uint64_t most) {
+  const UniqueFd context = open_context("devpts");
+  set_option(context.get(), "ptmxmode", "666");
+  set_option(context.get(), "mode", "600");
+  set_option(context.get(), "max", std::to_string(most));
+  return create(context.get(), "devpts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+}
+
 UniqueFd clone_tree(int directory, const char* path) {
   UniqueFd tree(
       open_tree(directory, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | unsigned{AT_RECURSIVE}));

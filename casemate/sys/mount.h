@@ -29,6 +29,10 @@ UniqueFd make_tmpfs(const TmpfsOptions& options, const MountAttributes& attribut
 // A new view of the caller's pid namespace, attached nowhere yet; nosuid, nodev, noexec.
 UniqueFd make_proc();
 
+// A new pseudo terminal file system of at most `most` terminals, attached nowhere yet; its `ptmx`
+// is for everybody, each terminal for who opened it. nosuid, noexec.
+UniqueFd make_terminals(std::uint64_t most);
+
 // A detached copy of the mount tree at `path` (below `directory`), mounts below it included.
 UniqueFd clone_tree(int directory, const char* path);
 

@@ -17,6 +17,7 @@
 #include <system_error>
 #include <utility>
 
+#include "casemate/guest/agent/landlock.h"
 #include "casemate/guest/agent/remove_tree.h"
 #include "casemate/guest/agent/rootfs.h"
 #include "casemate/guest/agent/seccomp.h"
@@ -30,6 +31,8 @@ namespace {
 
 // Of the sandbox's root, which is read-only.
 constexpr char kEmptyDirectory[] = "/run";
+// Of one call. The kernel has 3,072 for all user namespaces together (kernel.pty.max, .reserve).
+constexpr std::uint64_t kMaxTerminals = 32;
 
 void make_directory(int parent, const std::string& path, unsigned mode, unsigned owner) {
   if (mkdirat(parent, path.c_str(), mode) < 0) sys::throw_errno("making " + path);
@@ -43,13 +46,23 @@ int set_limit(int resource, std::uint64_t value) noexcept {
   return setrlimit(static_cast<__rlimit_resource_t>(resource), &limit) == 0 ? 0 : errno;
 }
 
-// Puts an empty read-only one in its place, if it is there.
-void hide_directory(const char* path) {
-  try {
-    sys::bind(AT_FDCWD, kEmptyDirectory, AT_FDCWD, path);
-  } catch (const std::system_error& error) {
-    if (error.code().value() != ENOENT) throw;
-  }
+// Parts of /proc that are the machine's and readable for everybody, some writable.
+constexpr const char* kHiddenDirectories[] = {
+    // How the whole machine stalls for want of memory, processors and disks: and who writes to
+    // these
+    // files is told of each stall.
+    "/proc/pressure",
+    // Its firmware and devices.
+    "/proc/acpi", "/proc/asound", "/proc/scsi"};
+constexpr const char* kHiddenFiles[] = {
+    // What it was started with; people put secrets there.
+    "/proc/cmdline",
+    // When keys are pressed and packets come.
+    "/proc/interrupts"};
+
+// Puts an empty one in its place, if it is there.
+void hide(const char* empty, const char* path) {
+  if (access(path, F_OK) == 0) sys::bind(AT_FDCWD, empty, AT_FDCWD, path);
 }
 
 }  // namespace
@@ -73,6 +86,7 @@ void LinuxPlace::open_call_scope(std::string_view id, HostTools host_tools) {
   sys::bind(quota_.get(), (own + "/dir").c_str(), AT_FDCWD, directory.c_str());
   sys::bind(quota_.get(), (own + "/tmp").c_str(), AT_FDCWD, "/tmp");
   sys::bind(quota_.get(), (own + "/shm").c_str(), AT_FDCWD, "/dev/shm");
+  sys::attach(sys::make_terminals(kMaxTerminals).get(), AT_FDCWD, "/dev/pts");
   if (host_tools == HostTools::yes) {
     // Root's as well: what is bound here stays what it is.
     make_directory(quota_.get(), own + "/host", 0755, 0);
@@ -117,9 +131,9 @@ void LinuxPlace::enter_exec_scope() {
   // take a mount away.
   const sys::UniqueFd proc = sys::make_proc();
   sys::attach(proc.get(), AT_FDCWD, "/proc");
-  // How the whole machine stalls for want of memory, processors and disks. Everybody may read these
-  // files, and write to them in order to be told of each stall.
-  hide_directory("/proc/pressure");
+  for (const char* path : kHiddenDirectories) hide(kEmptyDirectory, path);
+  for (const char* path : kHiddenFiles) hide("/dev/null", path);
+  landlock_ = make_landlock(config_.work_dir);
 }
 
 void LinuxPlace::give_pipe(int pipe) {
@@ -175,6 +189,9 @@ int LinuxPlace::confine_program() noexcept {
     if (error != 0) return error;
   }
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) return errno;
+  if (landlock_) {
+    if (const int error = enter_landlock(landlock_.get())) return error;
+  }
   return install_seccomp_filter();
 }
 

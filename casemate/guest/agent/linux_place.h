@@ -11,7 +11,8 @@
 
 namespace casemate::guest {
 
-// The place of the linux backend: namespaces, a quota file system and a system call filter.
+// The place of the linux backend: namespaces, a quota file system, a system call filter, and
+// Landlock as a second wall.
 //
 // A call has mount and IPC namespaces of its own (the agent cloned it so), an exec its own pid and
 // mount namespaces. All of a sandbox's programs have one user id, 1000 inside; what keeps calls
@@ -50,6 +51,8 @@ class LinuxPlace final : public Place {
   sys::UniqueFd quota_;
   // The call process, for its children to notice its end.
   sys::UniqueFd self_;
+  // Of an exec; none where the kernel has no Landlock that serves.
+  sys::UniqueFd landlock_;
 };
 
 }  // namespace casemate::guest

@@ -228,7 +228,8 @@ class TemplateBuilder {
     for (const EtcFile& file : kOwnEtcFiles) {
       sys::write_file_at(root_, (std::string("etc/") + file.name).c_str(), file.content, 0644);
     }
-    sys::write_file_at(root_, "etc/machine-id", new_machine_id(), 0444);
+    // Each sandbox mounts its own on it.
+    sys::write_file_at(root_, "etc/machine-id", "", 0444);
   }
 
   void add_devices() {
@@ -245,6 +246,9 @@ class TemplateBuilder {
     make_link(root_, "/proc/self/fd/1", "dev/stdout");
     make_link(root_, "/proc/self/fd/2", "dev/stderr");
     make_directory(root_, "dev/shm", 01777);
+    // Each call mounts its own.
+    make_directory(root_, "dev/pts", 0755);
+    make_link(root_, "pts/ptmx", "dev/ptmx");
   }
 
   void add_support() {
@@ -296,8 +300,12 @@ void enter_root(const RootPlan& plan) {
   make_directory(quota.get(), "workspace", 01777);
   make_directory(quota.get(), "home", 0755, kUserId);
   make_directory(quota.get(), "calls", 0700);
+  sys::write_file_at(quota.get(), "machine-id", new_machine_id(), 0444);
   sys::attach(quota.get(), root, &kQuotaDirectory[1]);
   sys::bind(quota.get(), "home", root, "home/user");
+  const UniqueFd machine_id = sys::clone_tree(quota.get(), "machine-id");
+  sys::restrict_mount(machine_id.get(), kReadOnly);
+  sys::attach(machine_id.get(), root, "etc/machine-id");
   sys::bind(quota.get(), "workspace", root, plan.work_dir.substr(1).c_str());
   const UniqueFd proc = sys::make_proc();
   sys::attach(proc.get(), root, "proc");

@@ -24,8 +24,7 @@ inline constexpr unsigned kUserId = 1000;
 // sandbox, call and program.
 //
 // Does not protect what the machine keeps readable for everybody in /usr and in the files of /etc
-// named in rootfs.cc. The sandboxes of one keeper see the same machine id, and each other's work
-// directories as empty ones.
+// named in rootfs.cc. The sandboxes of one keeper see each other's work directories as empty ones.
 class RootTemplate {
  public:
   // Gives the calling process, which must be root of the machine, a mount namespace of its own in
@@ -48,7 +47,7 @@ struct RootPlan {
 };
 
 // Makes a view of the keeper's template this process's root, with a /proc of its own and one tmpfs,
-// bounded by the plan, behind the work directory and the home directory.
+// bounded by the plan, behind the work directory, the home directory and a machine id of its own.
 //
 // The caller was cloned from the keeper and is user 0 of a user namespace that owns its mount and
 // pid namespaces; umask 0. Throws `std::system_error`.

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test asan tsan format format-check lint bench install program
+.PHONY: help run test asan tsan fuzz format format-check lint bench install program
 
 PREFIX ?= /usr/local
 
@@ -30,6 +30,12 @@ tsan: ## the same tests under ThreadSanitizer
 	@scripts/bootstrap test
 	@scripts/build tsan --with-tests
 	@scripts/run_tests build/tsan
+
+fuzz: ## every fuzzer for FUZZ_SECONDS (60); prints what each reached
+	@scripts/bootstrap run
+	@scripts/bootstrap fuzz
+	@scripts/build fuzz --target casemate_fuzzers
+	@scripts/fuzz
 
 format: ## rewrite the sources in the project's format
 	@scripts/bootstrap test

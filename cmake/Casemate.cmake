@@ -22,6 +22,7 @@ check_pie_supported(LANGUAGES CXX)
 include(CheckCXXCompilerFlag)
 check_cxx_compiler_flag(-fcf-protection CASEMATE_HAVE_CF_PROTECTION)  # x86 only
 
+option(CASEMATE_FUZZ "Build libFuzzer's fuzzers (fuzz/); needs clang and the preset `fuzz`" OFF)
 set(CASEMATE_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize= (see CMakePresets.json)")
 
 # What code that includes our headers needs, in this tree and installed.

@@ -77,6 +77,15 @@ TEST(Config, RefusesAnUnknownTableOrKeyWithLineAndTheNearest) {
   EXPECT_THAT(refusal("[run]\n\"\\u001b[2J\" = 3"), Not(HasSubstr("\x1b")));
 }
 
+TEST(Config, WithATableThatIsNoNameIsRefusedWithItsLine) {
+  using namespace std::string_view_literals;
+  for (const std::string_view text :
+       {"\n[\\]\n"sv, "\n[\0run]\n"sv, "\n[[=]]\n"sv, "\n[."sv, "\n[\u00e9]\n"sv, "\n[a\u00e9]\n"sv,
+        "\n\u00e9 = 1\n"sv, "\n[run]a = \u3042"sv}) {
+    EXPECT_THAT(refusal(text), HasSubstr("/c.toml:2: ")) << text;
+  }
+}
+
 TEST(Config, RefusesWrongTypesWithLineAndAnExample) {
   EXPECT_EQ(refusal("run = 3"),
             "/c.toml:1: run is a number, and has to be a table; write [run] and its keys below");

@@ -35,9 +35,9 @@ ARROWS = {
 FAMILIES = {"kinds", "backends"}
 
 # Code that may include anything: it is not part of the library or of a program.
-FREE_ROOTS = {"tests", "examples", "bench"}
+FREE_ROOTS = {"tests", "fuzz", "examples", "bench"}
 
-INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]((?:casemate|apps|tests|examples|bench)/[^">]+)[">]', re.M)
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]((?:casemate|apps|tests|fuzz|examples|bench)/[^">]+)[">]', re.M)
 # A comment may show an include; block comments go first, so that line numbers are not needed.
 BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.S)
 

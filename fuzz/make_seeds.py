@@ -1,0 +1,258 @@
+#!/usr/bin/python3
+"""Writes the seeds of fuzz/corpus: a seed a kind of message, small, made to be read here.
+
+make_seeds.py [DIRECTORY]. Files it does not name (`found-*`: what a fuzzer found once) are left alone.
+A test holds the corpus against it.
+"""
+
+import sys
+from pathlib import Path
+from struct import pack
+
+
+def text(value):
+    value = value.encode() if isinstance(value, str) else value
+    return pack("<I", len(value)) + value
+
+
+def frame(kind, payload=b""):
+    return pack("<IBxxx", len(payload), kind) + payload
+
+
+def path(directory, name):
+    return text(directory) + text(name)
+
+
+def exec_message(argv, directory, environment, piped, timeout):
+    words = b"".join(text(word) for word in argv)
+    entries = b"".join(text(name) + text(value) for name, value in environment)
+    return (pack("<I", len(argv)) + words + text(directory) + pack("<I", len(environment)) + entries
+            + pack("<BQ", piped, timeout))
+
+
+def ended(cause, code, signal, known=1):
+    return pack("<BiiQQQBB", cause, code, signal, 10**9, 10**8, 2**20, known, 0)
+
+
+def entry(name, kind, size):
+    return text(name) + pack("<BQ", kind, size)
+
+
+# Message kind -> (wire value, payload): casemate/guest/protocol.h.
+MESSAGES = {
+    "failed": (1, pack("<Bi", 0, 2) + text("no such file")),
+    "failed-path": (1, pack("<Bi", 1, 0) + text("")),
+    "open-call": (2, pack("<I", 1) + text("0123456789ab")),
+    "call-opened": (3, pack("<I", 1)),
+    "attach": (4, b"\x01"),
+    "call-closed": (6, b"\x01"),
+    "exec": (16, exec_message(["python3", "program.py"], "/workspace/0123456789ab/work",
+                              [("LANG", "C.UTF-8"), ("EMPTY", "")], 1, 10**9)),
+    "stdin-taken": (23, pack("<I", 4096)),
+    "signal": (25, b"\x0f"),
+    "ended": (27, ended(0, 3, 0)),
+    "ended-signaled": (27, ended(1, 0, 9)),
+    "ended-timed-out": (27, ended(2, 0, 0)),
+    "write-file": (32, path("/workspace", "a/b.txt") + pack("<Q", 5)),
+    "stat-file": (33, path("/workspace", "")),
+    "read-file": (34, path("/workspace", "a") + pack("<Q", 2**20)),
+    "remove-file": (35, path("/home/user", "d") + b"\x01"),
+    "list-directory": (36, path("/", "workspace")),
+    "entry": (40, pack("<BBQ", 1, 0, 12)),
+    "entry-missing": (40, b"\x00"),
+    "entries": (41, entry("a", 0, 3) + entry("link", 2, 0) + entry("d", 1, 0)),
+}
+
+NAMES = {
+    "plain": "report.csv\nplots/sales.png",
+    "refused": "\n/etc/passwd\na/../b\na\\b",
+    "segments": "a//b\n./a\na/\n..a",
+    "controls": "a\x1bb\na\x7f\na\u0085b\na\u202eb",
+    "invalid": b"caf\xe9\n\xed\xa0\x80\n\xc0\xaf\n\xff",
+    "case": "A.txt\na.txt\nCafé\ncafe\u0301",
+    "nested": "a\na/b\nA\nA/B/c",
+    "long": "n" * 255 + "\n" + "é" * 128,
+    "windows": "CON\ncom1.txt\na:b\nend. .",
+}
+
+PATHS = {
+    "inside": "workspace/x/work\nsub/a.txt",
+    "absolute": "workspace\n/workspace/../workspace/a",
+    "outside": "workspace\n../../etc/passwd",
+    "sibling": "a/b\n/a/b2",
+    "root": "\n..//./a/",
+    "backslash": "w\na\\..\\b",
+    "nul": b"w\na\x00b",
+    "quotes": "w\nit's $(id) `x` \"y\" *",
+}
+
+HOSTS = {
+    "name": "Example.org.", "port": "example.org:8443", "suffix": "*.files.example.org",
+    "ipv4": "192.0.2.7:443", "ipv6": "[2001:DB8::7]:80", "whole-domain": "*.com",
+    "octal": "0177.0.0.1", "number": "2130706433", "hex": "0x7f.1", "scheme": "https://example.org/",
+    "range": "10.0.0.0/8", "star-inside": "a.*.example.org", "zone": "[fe80::1%eth0]",
+    "idn": "xn--bcher-kva.example", "long-label": "a" * 64 + ".example",
+}
+
+JSON = {
+    "scalars": '[0,-1,1.5,1e3,"a",true,false,null]',
+    "nested": '{"a":{"b":[{"c":[]}]},"d":{}}',
+    "escapes": r'"\u00e9\ud83d\ude00\n\"\\\/"',
+    "lone-surrogate": r'"\ud800"',
+    "big": "[9223372036854775807,18446744073709551615,-9223372036854775808]",
+    "too-big": "18446744073709551616",
+    "overflow": "1e999",
+    "tiny": "1e-999",
+    "twice": '{"a":1,"\\u0061":2}',
+    "deep": "[" * 64 + "]" * 64,
+    "too-deep": "[" * 65 + "]" * 65,
+    "bom": b"\xef\xbb\xbf{}",
+    "invalid": b'"\xc3"',
+    "trailing": "{} x",
+    "comma": "[1,]",
+    "nan": "[NaN,Infinity]",
+}
+
+SCHEMAS = {
+    "type": ('{"type":["integer","null"]}', "1.0"),
+    "object": ('{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],'
+               '"additionalProperties":false}', '{"a":"x"}'),
+    "counts": ('{"minProperties":1,"maxProperties":2,"minItems":1,"maxItems":2,"uniqueItems":true}',
+               "[1,1.0]"),
+    "items": ('{"prefixItems":[{"type":"string"}],"items":{"minimum":0}}', '["a",1,-1]'),
+    "numbers": ('{"minimum":0,"maximum":10,"exclusiveMinimum":-1,"exclusiveMaximum":11,'
+                '"multipleOf":5}', "5"),
+    "lengths": ('{"minLength":1,"maxLength":2}', '"\\u00e9\\u00e9"'),
+    "choice": ('{"enum":[1,"a",{"b":[]}],"not":{"const":2}}', '{"b":[]}'),
+    "combined": ('{"allOf":[{"type":"array"}],"anyOf":[true,false],"oneOf":[{"minItems":1}]}', "[0]"),
+    "recursive": ('{"$defs":{"n":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}}}},'
+                  '"$ref":"#/$defs/n"}', '{"n":{"n":{}}}'),
+    "loop": ('{"$ref":"#"}', "1"),
+    "unknown": ('{"pattern":"a"}', '"a"'),
+    "boolean": ("false", "null"),
+}
+
+CALLS = {
+    "call": '{"id": "0001", "name": "lookup", "arguments": {"key": "a", "n": 1}}',
+    "abandoned": '{"id": "0001", "abandoned": true}',
+    "no-name": '{"name": 7, "arguments": []}',
+    "no-object": "[]",
+    "half": '{"id": "0001", "na',
+    "invalid": b'{"name": "\xff"}',
+    "big-number": '{"name": "a", "arguments": {"n": 123456789012345678901234567890}}',
+}
+
+MANIFESTS = {
+    "list": b"\x00" + b'{"outputs":[{"path":"a.txt"},{"path":"d/b.png","note":1}]}',
+    "link": b"\x80" + b'{"outputs":[]}',
+    "grown": b"\x02" + b'{"outputs":[{"path":"a"}]}',
+    "shrunk": b"\x01" + b'{"outputs":[]}',
+    "unknown-size": b"\x04" + b'{"outputs":[]}',
+    "no-list": b"\x00" + b'{"outputs":{}}',
+    "no-path": b"\x00" + b'{"outputs":[{"path":1}]}',
+    "no-json": b"\x00" + b"outputs: a",
+}
+
+RUNS = {
+    "text": b"\x00\xff\x00out\n\x00err\n",
+    "cut": b"\x0b\x20\x01head and tail\x00\xc3\xa9\xc3\xa9",
+    "bytes": b"\x01\x10\x89\xff\xfe\xc3\x00\xed\xa0\x80",
+    "controls": b"\x00\x40\x00\x1b]0;x\x07\r\n\x00\xe2\x80\xae",
+}
+
+UTF8 = {
+    "text": "\x02\x05aé€😀".encode(),
+    "broken": b"\x00\x03\xe2\x82\xf0\x9f\x98a\xff",
+    "overlong": b"\x01\x08\xc0\x80\xe0\x80\x80\xf8\x88",
+    "surrogate": b"\x03\x02\xed\xa0\x80\xed\xbf\xbf",
+    "marks": "\x04\x10e\u0301\u202e\u200b\u0130\u2028".encode(),
+}
+
+VALUES = {
+    "bytes": "16777216", "size": "512M", "gigabytes": "1g", "too-large": "18446744073709551615G",
+    "wraps": "17179869185G",
+    "fraction": "0.5", "nanosecond": "0.000000001", "week": "604800", "point": "1.",
+    "limits": "8M,32M,64", "assignment": "NAME=a=b", "negative": "-1", "hex": "0x10",
+    "signed": "+1", "exponent": "1e3", "white": " 1 ",
+}
+
+CONFIGS = {
+    "run": '[run]\ntimeout = 60\nmemory = "1G"\njson = true\nout-dir = "/srv"\noverwrite = true\n',
+    "lists": '[run]\nlabel = ["a=b", "c=d"]\ndeny-capability = ["host_tools"]\n',
+    "backend": '[backends.linux]\nstate_dir = "/run/x"\n',
+    "backends": "[backends]\njson = true\n",
+    "other-file": '[run]\nconfig = "b.toml"\n',
+    "unknown": "[run]\ntimeuot = 60\n",
+    "type": '[run]\ntimeout = "60"\njson = 1\n',
+    "range": "[run]\ntimeout = 0\npids = -1\ncpus = 1e300\n",
+    "twice": "[run]\npids = 5\npids = 6\n",
+    "time": "[run]\ntimeout = 1979-05-27\n",
+    "inline": 'run = { timeout = 1.5, "cpus" = 0.5 }\n',
+    "relative": '[backends.linux]\nstate_dir = "run"\n',
+}
+
+LINES = {
+    "run": ["program.py", "--", "first", "--second"],
+    "options": ["--timeout", "5", "--memory=256M", "--pids", "10", "--cpus=0.5", "p.py"],
+    "files": ["--file", "a=/tmp/a", "--file=b", "--output", "c", "--out-dir", "/o", "-"],
+    "twice": ["--timeout", "1", "--timeout=2", "p"],
+    "unknown": ["--timeuot", "1", "p"],
+    "empty": ["--env=", "--label", "=x", ""],
+    "key": ["--scope", "s", "--thread", "t", "--agent", "a", "--json", "-v", "p"],
+    "limits": ["--files-in-limit", "1K,2K,3", "--files-out-limit=1,1,1", "p"],
+    "floor": ["--min-isolation", "microvm", "--backend=linux", "--deny-identity", "user", "p"],
+}
+
+
+def conversations():
+    """Operation, whether the control stream lies, what the guest says."""
+    begun = frame(17) + frame(18)
+    yield "exec", b"\x00\x00" + begun + frame(19, b"hello\n") + frame(27, ended(0, 7, 0))
+    yield "exec-code-256", b"\x00\x00" + begun + frame(27, ended(0, 256, 0))
+    yield "exec-failed", b"\x00\x00" + frame(17) + frame(1, MESSAGES["failed"][1])
+    yield "exec-cut", b"\x00\x00" + begun + frame(20, b"half")
+    yield "exec-flood", b"\x00\x00" + begun + frame(19, b"x" * 900) + frame(27, ended(1, 0, 9))
+    yield "read", b"\x01\x00" + frame(37, b"content") + frame(38)
+    yield "read-over", b"\x01\x00" + frame(37, b"x" * 1001) + frame(38)
+    yield "list", b"\x02\x00" + frame(41, MESSAGES["entries"][1]) + frame(38)
+    yield "stat", b"\x03\x00" + frame(40, MESSAGES["entry"][1])
+    yield "write", b"\x04\x00" + frame(39)
+    yield "open-refused", b"\x00\x03" + frame(1, MESSAGES["failed"][1])
+    yield "open-and-gone", b"\x00\x03" + frame(3, pack("<I", 1))
+    yield "open-garbage", b"\x00\x03GET / HTTP/1.1\r\n\r\n"
+
+
+def seeds():
+    stream = b"".join(frame(kind, payload) for kind, payload in MESSAGES.values())
+    yield "frames", "messages", b"\x06" + stream
+    yield "frames", "whole", b"\xff" + stream[:400]
+    yield "frames", "data", b"\x40" + frame(19, b"x" * 300) + frame(38)
+    yield "frames", "cut", b"\x00" + frame(19, b"abc")[:-1]
+    yield "frames", "too-long", b"\x00" + pack("<IBxxx", 2**20 + 1, 19) + b"x"
+    yield "frames", "reserved", b"\x00" + pack("<IBBBB", 1, 19, 0, 1, 0) + b"x"
+    for name, (kind, payload) in MESSAGES.items():
+        yield "protocol", name, bytes([kind]) + payload
+    for name, words in LINES.items():
+        yield "command_line", name, "\0".join(words)
+    for name, (schema, value) in SCHEMAS.items():
+        yield "json_schema", name, schema + "\0" + value
+    for name, content in conversations():
+        yield "lying_guest", name, content
+    for target, table in {
+            "artifact_names": NAMES, "guest_paths": PATHS, "host_patterns": HOSTS, "json": JSON,
+            "over_exec": CALLS, "manifest": MANIFESTS, "run_json": RUNS, "utf8": UTF8,
+            "values": VALUES, "config": CONFIGS}.items():
+        for name, content in table.items():
+            yield target, name, content
+
+
+def main():
+    corpus = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "corpus")
+    for target, name, content in seeds():
+        folder = corpus / target
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+if __name__ == "__main__":
+    main()

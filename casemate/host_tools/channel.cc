@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -58,6 +59,8 @@ struct HostToolChannel::Connection {
   // A thread is at `unsent`.
   bool sending = false;
   std::size_t in_flight = 0;
+  // Read together with others, and not begun: what may be under way at once, is.
+  std::deque<ChannelRequest> waiting;
   std::deque<std::string> unsent;
 };
 
@@ -143,6 +146,7 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
       connection->cut_off = true;
       watched = connection->watched;
       connection->unsent.clear();
+      connection->waiting.clear();
     }
     sys::shut_down(connection->socket.get());
     const std::lock_guard lock(mutex);
@@ -166,6 +170,11 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     }
     {
       const std::lock_guard own(connection->mutex);
+      const std::size_t room = options.max_in_flight - connection->in_flight;
+      const auto later =
+          requests.begin() + static_cast<std::ptrdiff_t>(std::min(room, requests.size()));
+      connection->waiting.assign(std::move_iterator(later), std::move_iterator(requests.end()));
+      requests.erase(later, requests.end());
       connection->in_flight += requests.size();
       connection->paused = must_pause(*connection);
       if (!connection->paused && !connection->cut_off) {
@@ -174,16 +183,20 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     }
     if (requests.empty()) return;
     for (std::size_t index = 1; index < requests.size(); ++index) {
-      run.crew().post(
-          [self = shared_from_this(), connection, request = std::move(requests[index])] {
-            self->serve_one(connection, request);
-          });
+      post(connection, std::move(requests[index]));
     }
     serve_one(connection, requests.front());
   }
 
+  void post(const ConnectionPointer& connection, ChannelRequest request) {
+    run.crew().post([self = shared_from_this(), connection, request = std::move(request)] {
+      self->serve_one(connection, request);
+    });
+  }
+
   bool must_pause(const Connection& connection) const {
-    return connection.in_flight >= options.max_in_flight || !connection.unsent.empty();
+    return connection.in_flight >= options.max_in_flight || !connection.waiting.empty() ||
+           !connection.unsent.empty();
   }
 
   // False when the caller is gone or makes no sense.
@@ -238,7 +251,12 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     std::string bytes = encode_answer(id, result);
     const std::lock_guard own(connection->mutex);
     if (connection->cut_off) return;
-    --connection->in_flight;
+    if (connection->waiting.empty()) {
+      --connection->in_flight;
+    } else {
+      post(connection, std::move(connection->waiting.front()));
+      connection->waiting.pop_front();
+    }
     std::size_t sent = 0;
     if (connection->unsent.empty()) {
       try {
@@ -327,6 +345,7 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
         const std::lock_guard own(connection->mutex);
         connection->cut_off = true;
         connection->unsent.clear();
+        connection->waiting.clear();
         own_watched = connection->watched;
       }
       run.crew().forget(own_watched);

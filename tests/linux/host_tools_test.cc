@@ -101,6 +101,36 @@ print(casemate_tools.call("double", n=3))
   EXPECT_EQ(opened.session->counters().dispatched, 4U);
 }
 
+TEST_F(HostTools, AreCalledFromAShellAndFromAnyOtherLanguage) {
+  const Opened opened = open(tools(200));
+  EXPECT_EQ(opened.output(shell(R"sh(
+casemate-call double '{"n": 21}'
+echo '{"n": 4}' | casemate-call double -
+casemate-call double '{"n": "x"}' >out 2>err; echo $? $(wc -c <out) $(cat err)
+casemate-call none '{}' 2>/dev/null; echo $?
+casemate-call double 2>/dev/null; echo $?
+env -i /casemate/bin/casemate-call double '{"n": 5}'
+head -c 200000 /dev/zero | tr '\0' x | sed 's/.*/{"t":"&"}/' | casemate-call echo - | wc -c
+)sh")),
+            "42\n8\n"
+            "1 0 Error: host tool 'double' was not called: argument 'n' must be an integer, not a "
+            "string.\n1\n2\n10\n200009\n");
+  EXPECT_EQ(opened.output(shell(R"sh(
+for i in $(seq 40); do
+  (test "$(casemate-call double "{\"n\": $i}")" = $((2 * i)) || echo wrong $i) &
+done
+wait)sh")),
+            "");
+  EXPECT_EQ(opened.output(shell(R"sh(perl -e '
+open(my $call, "-|", "casemate-call", "double", q({"n": 8})) or die; print <$call>;
+close($call) or die; system("casemate-call", "none", "{}"); print $? >> 8, "\n";' 2>/dev/null
+)sh")),
+            "16\n1\n");
+  EXPECT_EQ(opened.output(shell("ls -l /casemate/bin/casemate-call | cut -c1-10; "
+                                "(: >/casemate/bin/x) 2>/dev/null || echo refused")),
+            "-r-xr-xr-x\nrefused\n");
+}
+
 TEST_F(HostTools, SurviveArgumentsThatAreNoJson) {
   // HT-04
   const Opened opened = open(tools());

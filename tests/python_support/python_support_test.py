@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SUPPORT = ROOT / "casemate" / "guest" / "support"
 # Base set of a sandbox, and codeact_environment (casemate/kinds/codeact/run.cc).
 ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "PATH": "/usr/local/bin:/usr/bin:/bin:/casemate/bin",
     "HOME": "/nonexistent",
     "LANG": "C.UTF-8",
     "PYTHONUNBUFFERED": "1",

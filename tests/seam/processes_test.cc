@@ -138,8 +138,8 @@ TEST_P(Processes, TheEnvironmentIsTheBaseAndTheRequestAndNothingOfTheHost) {
   ExecRequest request = program({"/usr/bin/env"});
   request.environment = {{"A", "=\xff"}, {"HOME", "/elsewhere"}};
   EXPECT_EQ(run(request).stdout,
-            "PATH=/usr/local/bin:/usr/bin:/bin\nUSER=user\nLOGNAME=user\nLANG=C.UTF-8\n"
-            "TMPDIR=/tmp\nA==\xff\nHOME=/elsewhere\n");
+            "PATH=/usr/local/bin:/usr/bin:/bin:/casemate/bin\nUSER=user\nLOGNAME=user\n"
+            "LANG=C.UTF-8\nTMPDIR=/tmp\nA==\xff\nHOME=/elsewhere\n");
 }
 
 TEST_P(Processes, AProgramStartsClean) {

@@ -11,12 +11,23 @@ add_custom_command(
     COMMAND casemate_seccomp_generator > "${seccomp_program}"
     DEPENDS casemate_seccomp_generator VERBATIM)
 
-# -- What sandboxes find in /casemate/python --------------------------------------------------------
+# -- What sandboxes find in /casemate ---------------------------------------------------------------
+# A program of ours in each of them: without the C library, and so as small as it can be (10 KB).
+add_executable(casemate-call call_tool/main.cc call_tool/start.cc)
+target_link_libraries(casemate-call PRIVATE casemate_headers)
+set_property(TARGET casemate-call PROPERTY POSITION_INDEPENDENT_CODE)
+target_compile_options(casemate-call PRIVATE
+    -Wall -Wextra -Wshadow -Wconversion -Werror -Os -g0 -ffreestanding -fno-exceptions -fno-rtti
+    -fno-pie -fno-stack-protector -fno-tree-loop-distribute-patterns -fno-asynchronous-unwind-tables)
+target_link_options(casemate-call PRIVATE
+    -nostdlib -static -no-pie -s -Wl,--gc-sections -Wl,--build-id=none -Wl,-z,noexecstack)
+set_target_properties(casemate-call PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+
 file(GLOB support_paths CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/../support/*.py")
 set(support_names "")
 foreach(path IN LISTS support_paths)
     cmake_path(GET path FILENAME name)
-    list(APPEND support_names "${name}")
+    list(APPEND support_names "python/${name}")
 endforeach()
 # Compiled too: every program's start imports one, and compiling it there takes 0.6 ms. For the
 # Python of this machine; the name says which, another version passes it over. Never checked
@@ -35,11 +46,13 @@ if(CASEMATE_PYTHON3)
                     "${path}" "${compiled}"
             DEPENDS "${path}" compile_support.py VERBATIM)
         list(APPEND compiled_paths "${compiled}")
-        list(APPEND compiled_names "__pycache__/${stem}.${cache_tag}.pyc")
+        list(APPEND compiled_names "python/__pycache__/${stem}.${cache_tag}.pyc")
     endforeach()
     list(APPEND support_paths ${compiled_paths})
     list(APPEND support_names ${compiled_names})
 endif()
+list(APPEND support_paths "${CMAKE_BINARY_DIR}/casemate-call")
+list(APPEND support_names "bin/casemate-call")
 casemate_embed("${CMAKE_CURRENT_BINARY_DIR}/support_bytes.cc" ${support_paths})
 set(SUPPORT_DECLARATIONS "")
 set(SUPPORT_ENTRIES "")
@@ -48,8 +61,13 @@ foreach(name IN LISTS support_names)
     set(symbol "casemate_embedded_support_bytes_${number}")
     string(APPEND SUPPORT_DECLARATIONS
         "extern \"C\" const char ${symbol}[];\nextern \"C\" const char ${symbol}_end[];\n")
+    if(name MATCHES "^bin/")
+        set(mode 0555)
+    else()
+        set(mode 0444)
+    endif()
     string(APPEND SUPPORT_ENTRIES
-        "      {\"${name}\", {${symbol}, static_cast<std::size_t>(${symbol}_end - ${symbol})}},\n")
+        "      {\"${name}\", ${mode}, {${symbol}, static_cast<std::size_t>(${symbol}_end - ${symbol})}},\n")
     math(EXPR number "${number} + 1")
 endforeach()
 configure_file(support_files.cc.in support_files.cc @ONLY)

@@ -10,7 +10,7 @@ namespace {
 // Everything a program finds in its environment when the host says nothing. UTF-8 everywhere,
 // without depending on the image's locales.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kBaseEnvironment{{
-    {"PATH", "/usr/local/bin:/usr/bin:/bin"},
+    {"PATH", "/usr/local/bin:/usr/bin:/bin:/casemate/bin"},
     {"HOME", "/home/user"},
     {"USER", "user"},
     {"LOGNAME", "user"},

@@ -23,8 +23,8 @@ std::vector<std::string> environment_of(const ProgramImage& image) {
 
 TEST(ProgramImage, AWordWithoutASlashIsLookedUpOnTheBasePath) {
   const ProgramImage image({"python3", "-V"}, {});
-  EXPECT_THAT(image.candidates(),
-              ElementsAre("/usr/local/bin/python3", "/usr/bin/python3", "/bin/python3"));
+  EXPECT_THAT(image.candidates(), ElementsAre("/usr/local/bin/python3", "/usr/bin/python3",
+                                              "/bin/python3", "/casemate/bin/python3"));
   EXPECT_STREQ(image.argv()[1], "-V");
   EXPECT_EQ(image.argv()[2], nullptr);
 }
@@ -38,14 +38,15 @@ TEST(ProgramImage, TheRequestsPathWinsAlsoForTheLookup) {
   const ProgramImage image({"x"}, {{"PATH", "/a::/b"}});
   EXPECT_THAT(image.candidates(), ElementsAre("/a/x", "./x", "/b/x"));
   EXPECT_THAT(environment_of(image), Contains("PATH=/a::/b"));
-  EXPECT_THAT(environment_of(image), Not(Contains("PATH=/usr/local/bin:/usr/bin:/bin")));
+  EXPECT_THAT(environment_of(image),
+              Not(Contains("PATH=/usr/local/bin:/usr/bin:/bin:/casemate/bin")));
 }
 
 TEST(ProgramImage, TheEnvironmentIsTheBaseAndTheRequestAndNothingElse) {
   const ProgramImage image({"x"}, {{"A", "1"}, {"LANG", "C"}});
   EXPECT_THAT(environment_of(image),
-              ElementsAre("PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/user", "USER=user",
-                          "LOGNAME=user", "TMPDIR=/tmp", "A=1", "LANG=C"));
+              ElementsAre("PATH=/usr/local/bin:/usr/bin:/bin:/casemate/bin", "HOME=/home/user",
+                          "USER=user", "LOGNAME=user", "TMPDIR=/tmp", "A=1", "LANG=C"));
 }
 
 }  // namespace

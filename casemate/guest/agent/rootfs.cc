@@ -253,12 +253,13 @@ class TemplateBuilder {
 
   void add_support() {
     make_directory(root_, "casemate", 0755);
+    make_directory(root_, "casemate/bin", 0755);
     make_directory(root_, "casemate/python", 0755);
     make_directory(root_, &kCallDirectory[1], 0755);
     make_directory(root_, "casemate/python/__pycache__", 0755);
     for (const SupportFile& file : support_files()) {
-      sys::write_file_at(root_, (std::string("casemate/python/") + file.name).c_str(), file.content,
-                         0444);
+      sys::write_file_at(root_, (std::string("casemate/") + file.path).c_str(), file.content,
+                         file.mode);
     }
   }
 

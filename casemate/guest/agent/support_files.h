@@ -1,18 +1,21 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <span>
 #include <string_view>
 
 namespace casemate::guest {
 
-// A file of casemate/guest/support/, or one compiled, carried in the guest program.
+// A file that the guest program carries for those it starts.
 struct SupportFile {
-  // Relative to /casemate/python; in it or in its __pycache__.
-  const char* name;
+  // Below /casemate: python/ for what interpreters import, also compiled; bin/ for programs.
+  const char* path;
+  mode_t mode;
   std::string_view content;
 };
 
-// What a sandbox finds in /casemate/python.
+// What a sandbox finds in /casemate.
 std::span<const SupportFile> support_files();
 
 }  // namespace casemate::guest

@@ -19,8 +19,14 @@ __all__ = ["HostToolError", "call"]
 
 # Mirrors casemate/host_tools/channel_frame.h.
 _HEADER_BYTES = 9
+_ID = b"\1\0\0\0"
+_NO_REQUEST = b"\0\0\0\0"
 _MAX_NAME = 0xFFFF
 _MAX_LENGTH = 0xFFFFFFFF
+# Answers are bounded far below by the host; one that says more is none.
+_MAX_ANSWER = 1 << 30
+# Most answers come with one read of so much.
+_READ = 4096
 
 _ADDRESS = os.environ.get("CASEMATE_HOST_TOOLS", "/casemate/call/host-tools.sock")
 _NAMES = os.environ.get("CASEMATE_HOST_TOOL_NAMES", "")
@@ -70,7 +76,14 @@ def _make_codec():
             return "".join(encoder(value, 0))
 
         def decode(text):
-            return scan(text, 0)[0]
+            try:
+                value, end = scan(text, 0)
+            except (StopIteration, SystemError):
+                # The latter: it looks for json.decoder's class of error, which is not loaded.
+                end = -1
+            if end != len(text):
+                raise ValueError("no JSON")
+            return value
 
         if decode(encode({"a": [1, 2.5, None]})) != {"a": [1, 2.5, None]}:
             raise ImportError("another _json")
@@ -126,39 +139,50 @@ def _connect():
     return connection
 
 
-def _receive(connection, count):
-    """Exactly so many bytes, or fewer when the host closed."""
-    data = connection.recv(count)
-    if len(data) == count or not data:
-        return data
+def _receive_rest(connection, data, count):
+    """`data` and what follows it, `count` bytes; None when the host closed before."""
     parts = [data]
     missing = count - len(data)
-    while missing:
-        data = connection.recv(missing)
+    while missing > 0:
+        data = connection.recv(min(missing, 1 << 20))
         if not data:
-            break
+            return None
         parts.append(data)
         missing -= len(data)
     return b"".join(parts)
 
 
 def _exchange(connection, request):
-    """(id, whether it is a value, text) of the answer; None when the host closed without one."""
+    """The bytes of the answer; None when the host closed without one."""
     try:
         connection.sendall(request)
     except (BrokenPipeError, ConnectionResetError):
         pass  # why may be there to be read
     try:
-        header = _receive(connection, _HEADER_BYTES)
-        if len(header) < _HEADER_BYTES:
-            return None
-        length = int.from_bytes(header[:4], "little") - 5
-        body = _receive(connection, length) if length else b""
+        data = connection.recv(_READ)
+        if len(data) < _HEADER_BYTES:
+            data = _receive_rest(connection, data, _HEADER_BYTES) if data else None
+            if data is None:
+                return None
+        size = 4 + int.from_bytes(data[:4], "little")
+        if len(data) < size <= _MAX_ANSWER:
+            return _receive_rest(connection, data, size)
+        return data
     except ConnectionResetError:
         return None
-    if len(body) < length:
-        return None
-    return int.from_bytes(header[4:8], "little"), header[8] == 0, body.decode()
+
+
+def _take_apart(answer):
+    """(the request's id, whether it is a value, the value or the refusal)."""
+    if len(answer) != 4 + int.from_bytes(answer[:4], "little"):
+        raise ValueError("no answer")
+    text = answer[_HEADER_BYTES:].decode()
+    number = answer[4:8]
+    if answer[8] == 0 and number == _ID:
+        return number, True, _decode(text)
+    if answer[8] == 1 and (number == _ID or number == _NO_REQUEST):
+        return number, False, text
+    raise ValueError("no answer")
 
 
 def call(name, /, **arguments):
@@ -172,7 +196,7 @@ def call(name, /, **arguments):
     length = 6 + len(word) + len(text)
     if length > _MAX_LENGTH:
         raise ValueError("the arguments are too large")
-    request = b"".join((length.to_bytes(4, "little"), b"\1\0\0\0", len(word).to_bytes(2, "little"),
+    request = b"".join((length.to_bytes(4, "little"), _ID, len(word).to_bytes(2, "little"),
                         word, text))
     give_up = None
     while True:
@@ -187,8 +211,12 @@ def call(name, /, **arguments):
             connection.close()
             raise HostToolError("Error: the connection to the host was lost; whether the call was "
                                 "made is not known.")
-        number, is_value, text = answer
-        if number:
+        try:
+            number, is_value, value = _take_apart(answer)
+        except (ValueError, RecursionError):
+            connection.close()
+            raise HostToolError("Error: the host's answer makes no sense.") from None
+        if number == _ID:
             _give_back(connection)
             break
         connection.close()
@@ -198,9 +226,9 @@ def call(name, /, **arguments):
         if now > give_up:
             break
         time.sleep(0.005)
-    if not is_value:
-        raise HostToolError(text)
-    return _decode(text)
+    if is_value:
+        return value
+    raise HostToolError(value)
 
 
 _functions = None

@@ -139,7 +139,10 @@ class Supervision {
 
   std::optional<End> launch() {
     ExecRequest request;
-    request.command = Argv{{"sh", layout_.launcher()}};
+    Argv argv{{"sh", layout_.launcher()}};
+    argv.words.insert(argv.words.end(), options_.arguments.begin(), options_.arguments.end());
+    request.command = std::move(argv);
+    request.environment = options_.environment;
     request.directory = layout_.run_directory();
     request.timeout = std::max(deadline_ - Clock::now(), Clock::duration(1));
     request.capture_bytes = kLauncherCaptureBytes;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,10 @@ struct OverExecOptions {
   std::chrono::nanoseconds poll_interval = std::chrono::milliseconds(200);
   // As on the guest's PATH, or absolute.
   std::string interpreter = "python3";
+  // Of the program, behind its path.
+  std::vector<std::string> arguments{};
+  // As in `ExecRequest`; PYTHONPATH gets the transport's directory in front.
+  std::map<std::string, std::string> environment{};
   // Of each stream; what was kept is head and tail.
   std::uint64_t capture_bytes = kDefaultCaptureBytes;
   Log log{};

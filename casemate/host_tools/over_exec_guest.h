@@ -1,7 +1,8 @@
 #pragma once
 
 // What the file transport puts into the guest: the module that programs import and the script that
-// starts the program. Neither holds anything that a model wrote.
+// starts the program. Neither holds anything that a model wrote. Neither is larger than the router
+// counts with: `kHostToolModuleBytes` and `kHostToolLauncherBytes`.
 
 #include <chrono>
 #include <cstdint>
@@ -10,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "casemate/core/limits.h"
+#include "casemate/core/host_tool_fold.h"
 #include "casemate/host_tools/over_exec_layout.h"
 
 namespace casemate {
@@ -25,10 +26,6 @@ struct OverExecModule {
   std::chrono::nanoseconds call_timeout = std::chrono::seconds(300);
 };
 
-// Bounds of what is generated; the router counts with them (policy/host_tool_fold.h).
-inline constexpr std::uint64_t kMaxOverExecModuleBytes = 16 * kKiB;
-inline constexpr std::uint64_t kMaxOverExecLauncherBytes = 4 * kKiB;
-
 // Source of `casemate_tools` for `GuestRunLayout::module`. To the program it is the module that the
 // channel has: `call(name, /, **arguments)`, a function for each name, `HostToolError`. Any thread
 // and any child process of the program may call; each call takes the lowest number that is free.
@@ -41,6 +38,8 @@ std::string over_exec_module(const OverExecModule& module);
 // there is one. It starts `interpreter` (found on the guest's PATH) with the program, in the work
 // directory, and returns; with setsid it says `kOverExecSessionLine` on its own output. What the
 // program inherits as PYTHONPATH has the transport's directory first and nothing else of the run's.
+// What the run shares, in the work directory, can be imported once the module is loaded. Words that
+// the launcher is given are the program's.
 // Throws `InvalidArgument` for an interpreter that is empty or has a NUL, and when paths make it
 // too large.
 std::string over_exec_launcher(const GuestRunLayout& layout, std::string_view interpreter);

@@ -31,8 +31,8 @@ TEST(OverExecModule, RefusesATimeoutThatIsNotAboveNothing) {
 
 TEST(OverExecModule, IsAsLargeAsTheRouterCountsAndNotLarger) {
   const std::size_t fixed = over_exec_module({.names = {""}}).size();
-  const std::size_t room = kMaxOverExecModuleBytes - fixed;
-  EXPECT_EQ(over_exec_module({.names = {std::string(room, 'x')}}).size(), kMaxOverExecModuleBytes);
+  const std::size_t room = kHostToolModuleBytes - fixed;
+  EXPECT_EQ(over_exec_module({.names = {std::string(room, 'x')}}).size(), kHostToolModuleBytes);
   expect_refusal<InvalidArgument>(
       [&] { over_exec_module({.names = {std::string(room + 1, 'x')}}); }, "it may have 16384");
 }
@@ -40,8 +40,8 @@ TEST(OverExecModule, IsAsLargeAsTheRouterCountsAndNotLarger) {
 TEST(OverExecLauncher, IsAsLargeAsTheRouterCountsAndNotLarger) {
   const GuestRunLayout layout = guest_run_layout("/run/x");
   const std::size_t fixed = over_exec_launcher(layout, "i").size();
-  const std::size_t room = kMaxOverExecLauncherBytes - fixed + 1;
-  EXPECT_EQ(over_exec_launcher(layout, std::string(room, 'i')).size(), kMaxOverExecLauncherBytes);
+  const std::size_t room = kHostToolLauncherBytes - fixed + 1;
+  EXPECT_EQ(over_exec_launcher(layout, std::string(room, 'i')).size(), kHostToolLauncherBytes);
   expect_refusal<InvalidArgument>([&] { over_exec_launcher(layout, std::string(room + 1, 'i')); },
                                   "it may have 4096");
 }
@@ -49,7 +49,10 @@ TEST(OverExecLauncher, IsAsLargeAsTheRouterCountsAndNotLarger) {
 TEST(OverExecLauncher, QuotesEverythingThatItIsTold) {
   const std::string text =
       over_exec_launcher(guest_run_layout("/run/it's; $(x)", "a b.py"), "/opt/python 3");
-  EXPECT_NE(text.find(R"(set -- '/run/it'\''s; $(x)' '/opt/python 3' 'a b.py')"), std::string::npos)
+  EXPECT_NE(
+      text.find(
+          R"(set -- '/run/it'\''s; $(x)' '/opt/python 3' '/run/it'\''s; $(x)/host_tools/a b.py' "$@")"),
+      std::string::npos)
       << text.substr(0, 200);
 }
 

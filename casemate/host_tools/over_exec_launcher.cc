@@ -7,18 +7,21 @@
 namespace casemate {
 namespace {
 
-// With the arguments: run directory, interpreter, program, "session" or nothing. The last mark is
-// the end of the run, so all that was printed is in its file by then.
+// With the arguments: "session" or nothing, the run directory, the program's words. The last mark
+// is the end of the run, so all that was printed is in its file by then.
 constexpr std::string_view kWatcher = R"sh(
 mark() { printf %s "$2" >"$1.part" && mv -f "$1.part" "$1"; }
-[ -z "$4" ] || mark "$1/host_tools/program_session" "$$"
-PYTHONUNBUFFERED=1 PYTHONNOUSERSITE=1 "$2" "$1/host_tools/$3" \
-  >"$1/host_tools/program_stdout.txt" 2>"$1/host_tools/program_stderr.txt" </dev/null &
-mark "$1/host_tools/program_pid" "$!"
+begin() { shift 2; export PYTHONUNBUFFERED=1 PYTHONNOUSERSITE=1; exec "$@"; }
+[ -z "$1" ] || mark "$2/host_tools/program_session" "$$"
+begin "$@" >"$2/host_tools/program_stdout.txt" 2>"$2/host_tools/program_stderr.txt" </dev/null &
+mark "$2/host_tools/program_pid" "$!"
 wait "$!"
-mark "$1/host_tools/program_exit_code" "$?"
+mark "$2/host_tools/program_exit_code" "$?"
 )sh";
 
+// The module is loaded, with the library's own modules that it needs, before the files that the run
+// shares can be imported, which are in the work directory.
+//
 // Variables of ours would reach the program when its environment had some of that name: they are
 // unset, and the rest are positional.
 constexpr std::string_view kBeforeStart = R"sh(mkdir -p "$1/work" && cd "$1/work" || exit 1
@@ -37,6 +40,8 @@ set +f
 PYTHONPATH=$casemate_path
 export PYTHONPATH
 unset casemate_path casemate_entry
+printf '%s\n' 'import os, sys' 'try: import casemate_tools' 'except Exception: pass' \
+  'sys.path.insert(0, os.getcwd())' >"$1/host_tools/sitecustomize.py" || exit 1
 )sh";
 
 }  // namespace
@@ -49,19 +54,19 @@ std::string over_exec_launcher(const GuestRunLayout& layout, std::string_view in
   const std::string watcher = shell_quote(kWatcher);
   std::string text = fmt::format(
       "# Starts the program of one run and returns.\n"
-      "set -- {} {} {}\n"
+      "set -- {} {} {} \"$@\"\n"
       "{}"
       "if command -v setsid >/dev/null 2>&1; then\n"
-      "  setsid nohup sh -c {} run_program \"$@\" session </dev/null >/dev/null 2>&1 &\n"
+      "  setsid nohup sh -c {} run_program session \"$@\" </dev/null >/dev/null 2>&1 &\n"
       "  printf '%s\\n' '{}'\n"
       "else\n"
-      "  nohup sh -c {} run_program \"$@\" '' </dev/null >/dev/null 2>&1 &\n"
+      "  nohup sh -c {} run_program '' \"$@\" </dev/null >/dev/null 2>&1 &\n"
       "fi\n",
-      shell_quote(layout.run_directory()), shell_quote(interpreter),
-      shell_quote(layout.program_name()), kBeforeStart, watcher, kOverExecSessionLine, watcher);
-  if (text.size() > kMaxOverExecLauncherBytes) {
+      shell_quote(layout.run_directory()), shell_quote(interpreter), shell_quote(layout.program()),
+      kBeforeStart, watcher, kOverExecSessionLine, watcher);
+  if (text.size() > kHostToolLauncherBytes) {
     throw InvalidArgument(fmt::format("the launcher of the run has {} bytes; it may have {}",
-                                      text.size(), kMaxOverExecLauncherBytes),
+                                      text.size(), kHostToolLauncherBytes),
                           "use a shorter run directory, interpreter or program name");
   }
   return text;

@@ -168,9 +168,9 @@ std::string over_exec_module(const OverExecModule& module) {
       "_NAMES = {}\n_LIMIT = {}\n_TIMEOUT = {}\n{}",
       names_as_literal(module.names), limit,
       std::chrono::duration<double>(module.call_timeout).count(), kRest);
-  if (text.size() > kMaxOverExecModuleBytes) {
+  if (text.size() > kHostToolModuleBytes) {
     throw InvalidArgument(fmt::format("the module for {} host tools has {} bytes; it may have {}",
-                                      module.names.size(), text.size(), kMaxOverExecModuleBytes),
+                                      module.names.size(), text.size(), kHostToolModuleBytes),
                           "register fewer host tools, or give them shorter names");
   }
   return text;

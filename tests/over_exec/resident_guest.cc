@@ -91,6 +91,7 @@ std::string ResidentGuest::answer_to(const std::string& line) {
 ExecResult ResidentGuest::exec(const ExecRequest& request) {
   json::object variables;
   for (const auto& [name, value] : environment) variables[name] = value;
+  for (const auto& [name, value] : request.environment) variables[name] = value;
   const json::object asked{
       {"argv", words_of(request)},
       {"cwd", request.directory.empty() ? call_->directory() + "/work" : request.directory},

@@ -28,7 +28,7 @@ class ResidentGuest {
 
   // The call's files, and commands with `environment` beside their own.
   ExecAndFiles access();
-  Call& call() { return *call_; }
+  Call& call() const { return *call_; }
   std::map<std::string, std::string> environment;
 
   ExecResult exec(const ExecRequest& request);

@@ -196,16 +196,83 @@ TEST(CodeactHostTools, AreRefusedWhereTheHostOrTheBackendSaysNo) {
   expect_refusal<SandboxCapabilityNotSupported>([&] { none.tools(); }, "host_tools");
 }
 
-TEST(CodeactHostTools, OverFilesAreRefusedAsLongAsOnlyAChannelCarriesThem) {
+BackendDeclarations carrying_files() {
+  BackendDeclarations declarations = carrying(HostToolTransport::files);
+  declarations.limits.files_in = declarations.limits.files_out = {kGiB, kGiB, 1000};
+  return declarations;
+}
+
+TEST(CodeactHostTools, TravelAsFilesWhereTheBackendDeclaresSo) {
+  // With a real interpreter: tests/over_exec/codeact_over_files_test.cc.
+  std::string command;
   const WithHostTools host(
-      registry_of({echo()}, {.response_limits = {kKiB, kKiB, 16}}),
-      [](const Program&) { return exited(); },
-      [] {
-        BackendDeclarations declarations = carrying(HostToolTransport::files);
-        declarations.limits.files_in = declarations.limits.files_out = {kGiB, kGiB, 1000};
-        return declarations;
-      }());
-  expect_refusal<SandboxCapabilityNotSupported>([&] { host.run(); }, "no channel");
+      registry_of({named("lookup")}, {.response_limits = {kKiB, kKiB, 16}}),
+      [&](const Program& program) {
+        const auto& execution = program.execution();
+        const std::string transport = execution.call_directory + "/host_tools/";
+        EXPECT_EQ(execution.store.bytes(transport + "program.py"), "print(1)");
+        EXPECT_NE(execution.store.bytes(transport + "casemate_tools.py")
+                      .value_or("")
+                      .find(R"(_NAMES = ["lookup"])"),
+                  std::string::npos);
+        EXPECT_FALSE(execution.request.environment.contains("CASEMATE_HOST_TOOLS"));
+        if (command.empty()) {
+          command = std::get<Argv>(execution.request.command).words.at(1);
+          EXPECT_EQ(command, transport + "run_program.sh");
+          execution.store.put_file(transport + "program_exit_code", "7");
+        }
+        return exited();
+      },
+      carrying_files());
+  CodeactRequest request;
+  request.code = "print(1)";
+  EXPECT_EQ(run_codeact(host.wiring(), host.key, request, {}).result.exit_code, 7);
+  EXPECT_FALSE(command.empty());
+}
+
+// Says that it has a channel, and binds nothing.
+class UnboundSandbox final : public Sandbox {
+ public:
+  explicit UnboundSandbox(std::shared_ptr<Sandbox> sandbox) : sandbox_(std::move(sandbox)) {}
+  SandboxInfo info() const override { return sandbox_->info(); }
+  std::unique_ptr<Call> open_call(const CallProfile&, const CallControl& control) override {
+    return sandbox_->open_call({}, control);
+  }
+
+ private:
+  std::shared_ptr<Sandbox> sandbox_;
+};
+
+class UnboundBackend final : public SandboxBackend {
+ public:
+  explicit UnboundBackend(std::shared_ptr<SandboxBackend> backend) : backend_(std::move(backend)) {}
+  BackendDeclarations declarations() const override { return backend_->declarations(); }
+  std::shared_ptr<Sandbox> acquire(const SandboxKey& key, const SandboxSpec& spec,
+                                   const CallControl& control) override {
+    return std::make_shared<UnboundSandbox>(backend_->acquire(key, spec, control));
+  }
+  int dispose(const SandboxKey& key) noexcept override { return backend_->dispose(key); }
+  int dispose_scope(std::string_view scope, std::string_view thread) noexcept override {
+    return backend_->dispose_scope(scope, thread);
+  }
+  bool dispose_id(std::string_view id) noexcept override { return backend_->dispose_id(id); }
+
+ private:
+  std::shared_ptr<SandboxBackend> backend_;
+};
+
+TEST(CodeactHostTools, ThatNobodyCouldReachAreARefusalBeforeTheProgramBegins) {
+  int begun = 0;
+  const WithHostTools host(registry_of({echo()}), [&](const Program&) {
+    ++begun;
+    return exited();
+  });
+  CodeactWiring wiring = host.wiring();
+  wiring.router = SandboxRouter({std::make_shared<UnboundBackend>(host.backend)},
+                                {.min_isolation = Isolation::process});
+  expect_refusal<SandboxUnavailable>([&] { run_codeact(wiring, host.key, {}, {}); },
+                                     "host tools of a run could not be served");
+  EXPECT_EQ(begun, 0);
 }
 
 TEST(CodeactHostTools, WiringAndSpecMustAgree) {

@@ -17,6 +17,7 @@
 #include "casemate/host_tools/session.h"
 #include "casemate/kinds/codeact/manifest.h"
 #include "casemate/kinds/codeact/notes.h"
+#include "casemate/kinds/codeact/over_files.h"
 #include "casemate/kinds/codeact/request_checks.h"
 #include "casemate/tool/refusals.h"
 #include "casemate/transfer/artifact_name.h"
@@ -73,6 +74,18 @@ ExecRequest program_request(const CodeactWiring& wiring, const CodeactRequest& r
   exec.capture_bytes = wiring.capture_bytes;
   exec.on_output = request.on_output;
   return exec;
+}
+
+// What `act` returns. No thread or descriptor to be had, or a sandbox that says that it bound the
+// socket and did not: nobody would answer, and programs would wait.
+template <typename Act>
+auto served(Act act) {
+  try {
+    return act();
+  } catch (const std::system_error& failure) {
+    std::throw_with_nested(SandboxUnavailable(
+        fmt::format("the host tools of a run could not be served: {}", failure.what())));
+  }
 }
 
 // A program that began, and the call it runs in. The session comes first, so that a call whose
@@ -134,23 +147,40 @@ class Beginning {
 
   std::shared_ptr<Sandbox> acquire(CodeactRun& run) {
     tell_step("preparing the sandbox");
+    std::optional<BackendDeclarations> declared;
+    if (wiring_.spec.host_tools) {
+      if (const auto backend = wiring_.router.backend_for(wiring_.spec)) {
+        declared = backend->declarations();
+      }
+    }
     auto sandbox = wiring_.router.acquire(key_, wiring_.spec, control_);
     run.sandbox = sandbox->info();
+    if (declared) {
+      // Between the two the router may have found the one that it chose first unavailable.
+      if (declared->name != run.sandbox.backend) {
+        throw SandboxUnavailable("the backend changed while a sandbox was acquired");
+      }
+      over_files_ = declared->host_tool_transport == HostToolTransport::files;
+    }
     return sandbox;
   }
 
   Begun begin_in(std::shared_ptr<Sandbox> sandbox, CodeactRun& run, Stopwatch& watch) {
     auto host_tools = make_session();
+    const bool channel = host_tools && !over_files_;
     GuestCall call =
         GuestCall::open_on(wiring_.router, std::move(sandbox), key_, control_, wiring_.owner,
-                           {.host_tool_socket = host_tools ? host_tools->socket() : -1});
+                           {.host_tool_socket = channel ? host_tools->socket() : -1});
     run.timings.acquire += watch.lap();
     try {
-      if (host_tools) host_tools->serve();
+      if (channel) served([&] { host_tools->serve(); });
       put_files(call);
       run.timings.stage += watch.lap();
       tell_step("running the program");
-      auto process = start(call.call(), host_tools.get(), run.sandbox.image);
+      auto process = over_files_ ? codeact::program_over_files(
+                                       call.call(), host_tools->run(), wiring_, request_,
+                                       interpreter_of(run.sandbox.image), run.notes)
+                                 : start(call.call(), host_tools.get(), run.sandbox.image);
       return {std::move(host_tools), std::move(call), std::move(process)};
     } catch (const SandboxUnavailable&) {
       if (!listener_threw_) call.abandon();
@@ -160,19 +190,19 @@ class Beginning {
 
   std::unique_ptr<HostToolSession> make_session() const {
     if (!wiring_.spec.host_tools) return nullptr;
-    try {
+    return served([&] {
       return std::make_unique<HostToolSession>(
           wiring_.host_tools, HostToolRunOptions{.key = key_, .log = wiring_.owner.log});
-    } catch (const std::system_error& failure) {
-      std::throw_with_nested(SandboxUnavailable(
-          fmt::format("the host tools of a run could not be served: {}", failure.what())));
-    }
+    });
   }
 
   void put_files(GuestCall& call) const {
     const std::string work = call.work_directory();
     for (const SharedFile& file : files_) {
       call.call().write_file(file.name, bytes_of(file.content), work, control_);
+    }
+    if (over_files_) {
+      return codeact::stage_over_files(call.call(), *wiring_.host_tools, request_, control_);
     }
     call.call().write_file(kProgramPath, bytes_of(request_.code), call.call().directory(),
                            control_);
@@ -205,6 +235,8 @@ class Beginning {
   const std::vector<SharedFile>& files_;
   const CallControl& control_;
   bool listener_threw_ = false;
+  // As the backend that serves declares: calls of host tools travel as files, not over a socket.
+  bool over_files_ = false;
 };
 
 // Throws `failure` anew with what is known of the run that it ended; returns when it is none of the

@@ -103,6 +103,12 @@ void attach(int tree, int directory, const char* path) {
   }
 }
 
+void attach_unlinked(int tree, int directory, const char* path) {
+  if (move_mount(tree, "", directory, path, MOVE_MOUNT_F_EMPTY_PATH) < 0) {
+    throw_errno(std::string("mounting at ") + path);
+  }
+}
+
 void bind(int source_directory, const char* source, int target_directory, const char* target) {
   const UniqueFd tree = clone_tree(source_directory, source);
   attach(tree.get(), target_directory, target);
@@ -117,6 +123,18 @@ void make_all_private() {
 void make_all_slave() {
   if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) < 0) {
     throw_errno("making the mounts followers");
+  }
+}
+
+void share_mount(const char* path) {
+  if (mount(nullptr, path, nullptr, MS_SHARED, nullptr) < 0) {
+    throw_errno(std::string("sharing the mount at ") + path);
+  }
+}
+
+void unshare_mount(const char* path) {
+  if (mount(nullptr, path, nullptr, MS_PRIVATE, nullptr) < 0) {
+    throw_errno(std::string("making private the mount at ") + path);
   }
 }
 

@@ -43,6 +43,9 @@ void restrict_tree(int tree, const MountAttributes& attributes);
 // caller opened it otherwise.
 void attach(int tree, int directory, const char* path);
 
+// The same, but a path that ends in a link is refused (ENOTDIR).
+void attach_unlinked(int tree, int directory, const char* path);
+
 // A bind of a directory or file that is already in this mount namespace.
 void bind(int source_directory, const char* source, int target_directory, const char* target);
 
@@ -53,6 +56,11 @@ void restrict_mount(int mount, const MountAttributes& attributes);
 void make_all_private();
 // Lets what happens to the mounts elsewhere propagate in, and nothing out.
 void make_all_slave();
+
+// Lets what is mounted below the mount at `path` appear in every namespace copied from this one
+// from now on, and the other way round; or lets that end.
+void share_mount(const char* path);
+void unshare_mount(const char* path);
 
 // Makes the directory `new_root` refers to (a mount) this process's root and drops the old one,
 // with all that was mounted in it.

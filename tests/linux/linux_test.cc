@@ -8,8 +8,10 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <sstream>
 
+#include "casemate/backends/linux/control_groups.h"
 #include "casemate/backends/linux/state_directory.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/process.h"
@@ -49,6 +51,61 @@ std::set<ProcessIdentity> processes_in(const std::string& kind, const std::strin
     if (const auto start = start_time(pid)) found.emplace(pid, *start);
   }
   return found;
+}
+
+namespace {
+
+// Number of the parent by number.
+std::map<pid_t, pid_t> parents() {
+  std::map<pid_t, pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "stat");
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    const std::size_t end = text.rfind(')');
+    if (end == std::string::npos) continue;
+    std::istringstream fields(text.substr(end + 1));
+    std::string status;
+    pid_t parent = 0;
+    fields >> status >> parent;
+    found[std::stoi(name)] = parent;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::set<ProcessIdentity> family_of(pid_t ancestor) {
+  const std::map<pid_t, pid_t> all = parents();
+  std::set<ProcessIdentity> family;
+  for (const auto& [pid, parent] : all) {
+    pid_t at = pid;
+    for (auto found = all.find(at); at != ancestor && found != all.end(); found = all.find(at)) {
+      at = found->second;
+    }
+    if (at != ancestor) continue;
+    if (const auto start = start_time(pid)) family.emplace(pid, *start);
+  }
+  return family;
+}
+
+std::set<ProcessIdentity> still_running(const std::set<ProcessIdentity>& processes) {
+  std::set<ProcessIdentity> running;
+  for (const auto& [pid, start] : processes) {
+    if (start_time(pid) == start) running.emplace(pid, start);
+  }
+  return running;
+}
+
+bool control_groups_are_had() {
+  const auto layout = linux_backend::detect_layout();
+  if (!layout.memory || !layout.pids || !layout.cpu) return false;
+  for (const auto& place : {layout.memory, layout.pids, layout.cpu}) {
+    const std::string own = place->mount + "/casemate";
+    if (access((fs::exists(own) ? own : place->mount).c_str(), W_OK) < 0) return false;
+  }
+  return true;
 }
 
 std::vector<std::string> control_groups_of(const std::string& id) {
@@ -107,7 +164,6 @@ ExecRequest python(std::string program) {
 }
 
 void LinuxTest::SetUp() {
-  if (geteuid() != 0) GTEST_SKIP() << "the linux backend needs root";
   char name[] = "/tmp/casemate-test-XXXXXX";
   ASSERT_NE(mkdtemp(name), nullptr);
   state_ = name;

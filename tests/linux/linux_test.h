@@ -31,6 +31,17 @@ std::set<ProcessIdentity> processes_in(const std::string& kind, const std::strin
 // Control groups of that sandbox, in every hierarchy.
 std::vector<std::string> control_groups_of(const std::string& id);
 
+// A process and all that come from it, its own pid namespaces included.
+std::set<ProcessIdentity> family_of(pid_t ancestor);
+
+// Those of them that still run.
+std::set<ProcessIdentity> still_running(const std::set<ProcessIdentity>& processes);
+
+// Whether this user may make control groups.
+bool control_groups_are_had();
+#define NEEDS_CONTROL_GROUPS() \
+  if (!control_groups_are_had()) GTEST_SKIP() << "this user may make no control groups"
+
 // Waits until nothing is in the directory but what `allowed` names; by inotify, at most 20 s.
 bool wait_until_empty(const std::filesystem::path& directory);
 

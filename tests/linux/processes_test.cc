@@ -23,9 +23,7 @@ class LinuxProcesses : public LinuxTest {
  protected:
   // All of the sandbox's processes, its agent too, seen from outside.
   std::set<ProcessIdentity> all_of_the_sandbox() {
-    const pid_t agent = agent_of(sandbox_directories().at(0));
-    return processes_in(
-        "user", std::filesystem::read_symlink("/proc/" + std::to_string(agent) + "/ns/user"));
+    return family_of(agent_of(sandbox_directories().at(0)));
   }
   // Expects that all others end. Our own process for a call does so a moment after it reported the
   // call's end; one of a program's would be here for good.

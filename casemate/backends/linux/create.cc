@@ -3,7 +3,6 @@
 
 #include <cstring>
 #include <optional>
-#include <random>
 #include <system_error>
 #include <utility>
 
@@ -100,10 +99,6 @@ std::uint64_t LinuxBackend::Impl::ask_keeper(const Record& record, const Sandbox
   guest::CreateSandbox request{};
   copy_text(request.id, record.id);
   copy_text(request.work_dir, record.work_dir);
-  // A pair of host ids of its own for each sandbox, far above those of people and containers: what
-  // the kernel counts by user is then counted by sandbox. Two that meet share those counters only.
-  std::random_device device;
-  request.first_host_id = 0x70000000U + 2 * (device() & 0x00ffffffU);
   for (const std::string& path : sandbox_directories(layout_, record.id)) {
     copy_text(request.control_group_paths[request.control_groups++], path);
   }

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "casemate/backends/linux/subordinate_ids.h"
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/guest_program.h"
 #include "casemate/sys/error.h"
@@ -33,6 +34,10 @@ using sys::UniqueFd;
 
 // For the end of a sandbox, which takes the kernel a few milliseconds.
 constexpr std::chrono::seconds kGiveUpPatience{5};
+
+// Each sandbox costs this process, and its keeper, a few descriptors.
+constexpr char kDisposeHint[] =
+    "dispose conversations that are over, or raise the limit on open files (ulimit -n)";
 
 // Numbers in the keeper. The host's own are moved above them first, so that none is overwritten.
 constexpr int kSocketNumber = 3;
@@ -74,7 +79,9 @@ class SpawnPlan {
     check(posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
     char name[] = "casemate-guest";
     char role[] = "keeper";
-    char* arguments[] = {name, role, nullptr};
+    std::string ids;
+    if (const auto subordinate = subordinate_ids()) ids = guest::encode(*subordinate);
+    char* arguments[] = {name, role, ids.empty() ? nullptr : ids.data(), nullptr};
     char* environment[] = {nullptr};
     const std::string path = "/proc/self/fd/" + std::to_string(kProgramNumber);
     pid_t pid = -1;
@@ -116,6 +123,7 @@ std::string hint_for(const guest::KeeperAnswer& answer) {
     return "the linux backend needs root with CAP_SYS_ADMIN; inside a container it needs "
            "--privileged or its like";
   }
+  if (answer.error == EMFILE) return kDisposeHint;
   if (answer.error == ENOSYS) {
     return "the linux backend needs Linux 5.12 or newer";
   }
@@ -134,9 +142,7 @@ std::string start_hint(const std::system_error& error) {
 }  // namespace
 
 std::string descriptor_hint(const std::system_error& error) {
-  return error.code().value() == EMFILE
-             ? "dispose conversations that are over, or raise the limit on open files (ulimit -n)"
-             : "";
+  return error.code().value() == EMFILE ? kDisposeHint : "";
 }
 
 std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const int> descriptors,
@@ -155,7 +161,10 @@ std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const
       sys::send_message(socket_.get(), bytes, descriptors, sys::Blocking::yes);
       const guest::KeeperAnswer answer = receive(request.number, control);
       reap_launcher();
-      if (answer.error == 0) return request.number;
+      if (answer.error == 0) {
+        identity_ = answer.text;
+        return request.number;
+      }
       throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", answer.text),
                                hint_for(answer));
     } catch (const std::system_error& error) {
@@ -170,6 +179,11 @@ std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const
       throw;
     }
   }
+}
+
+std::string KeeperClient::identity() {
+  const std::lock_guard lock(mutex_);
+  return identity_;
 }
 
 void KeeperClient::give_up(std::uint64_t number) noexcept {

@@ -37,6 +37,9 @@ class KeeperClient {
   std::uint64_t create(guest::CreateSandbox request, std::span<const int> descriptors,
                        const CallControl& control);
 
+  // Whose user ids the keeper's sandboxes have, for a person; empty before the first was made.
+  std::string identity();
+
   // Ends the sandbox of that number and waits, a bounded time that `control` of its creation does
   // not shorten, until nothing of it exists: a few milliseconds. Quiet where the keeper is gone.
   void give_up(std::uint64_t number) noexcept;
@@ -56,6 +59,7 @@ class KeeperClient {
   std::uint64_t last_number_ = 0;
   // The child that the keeper was started by. It ends at once; waited for when that costs nothing.
   pid_t launcher_ = -1;
+  std::string identity_;
 };
 
 }  // namespace casemate::linux_backend

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <vector>
 
+#include "casemate/backends/linux/keeper_client.h"
 #include "casemate/backends/linux/state_directory.h"
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/keeper_messages.h"
@@ -64,7 +65,8 @@ std::optional<UniqueFd> take_lease(int directory,
     }
     return std::nullopt;
   } catch (const std::system_error& error) {
-    throw SandboxUnavailable(fmt::format("a sandbox cannot be reached: {}", error.what()));
+    throw SandboxUnavailable(fmt::format("a sandbox cannot be reached: {}", error.what()),
+                             descriptor_hint(error));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -22,8 +23,6 @@ using sys::UniqueFd;
 
 namespace {
 
-constexpr char kDefaultStateDirectory[] = "/run/casemate";
-
 // What the kernel refuses in the state directory or the control groups is the provider's failure.
 template <typename Act>
 auto as_provider(Act&& act) {
@@ -39,7 +38,9 @@ auto as_provider(Act&& act) {
 
 LinuxBackend::Impl::Impl(LinuxBackendOptions options)
     : options_(std::move(options)), layout_(detect_layout()) {
-  if (options_.state_dir.empty()) options_.state_dir = kDefaultStateDirectory;
+  if (options_.state_dir.empty()) {
+    options_.state_dir = default_state_directory(geteuid(), secure_getenv("XDG_RUNTIME_DIR"));
+  }
 }
 
 BackendDeclarations LinuxBackend::Impl::declarations() const {
@@ -48,11 +49,6 @@ BackendDeclarations LinuxBackend::Impl::declarations() const {
 
 const StateDirectory& LinuxBackend::Impl::state() {
   const std::lock_guard lock(mutex_);
-  if (geteuid() != 0) {
-    throw SandboxUnavailable(
-        fmt::format("the linux backend needs root; this process runs as user {}", geteuid()),
-        "run it as root (sudo)");
-  }
   if (!state_) state_.emplace(options_.state_dir);
   return *state_;
 }
@@ -112,7 +108,9 @@ BackendProbe LinuxBackend::probe() {
     const SandboxKey key{"casemate probe", random_hex(8), "default"};
     acquire(key, spec, {});
     impl_->dispose_where([&](const Record& record) { return record.key == key; });
-    return {.available = true, .reason = "", .engine = linux_backend::engine_text()};
+    return {.available = true,
+            .reason = "",
+            .engine = fmt::format("{}, {}", linux_backend::engine_text(), impl_->identity())};
   } catch (const SandboxError& error) {
     const std::string hint = error.hint().empty() ? "" : "; " + error.hint();
     return {.available = false,

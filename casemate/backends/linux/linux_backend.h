@@ -12,7 +12,8 @@ namespace casemate {
 
 struct LinuxBackendOptions {
   // Where sandboxes are found by every process of this user; made with mode 700. Empty:
-  // /run/casemate.
+  // /run/casemate for root, else casemate in $XDG_RUNTIME_DIR or /run/user/UID, where one of them
+  // is the user's and private, else /tmp/casemate-UID.
   std::string state_dir;
   Log log;
 };
@@ -21,7 +22,7 @@ struct LinuxBackendOptions {
 // of read-only views of this machine's /usr, a quota file system, control groups, a user without
 // capabilities, a system call filter. Rung `container`: the kernel is shared with the host.
 //
-// Needs root and Linux 5.12. What it declares, how each limit is held and what it does not protect
+// Needs Linux 5.12, and root or user namespaces for everybody. What it declares, how each limit is held and what it does not protect
 // is written in README.md beside this header.
 //
 // Sandboxes are kept by a process of its own (the keeper), started at the first acquire; this

@@ -33,6 +33,8 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
   // Ends every sandbox whose record is wanted. Returns how many lived.
   int dispose_where(const std::function<bool(const linux_backend::Record&)>& wanted) noexcept;
   const Log& log() const { return options_.log; }
+  // Whose ids the sandboxes made last have, for a person.
+  std::string identity() { return keeper_.identity(); }
 
  private:
   const linux_backend::StateDirectory& state();

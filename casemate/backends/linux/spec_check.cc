@@ -136,6 +136,8 @@ std::set<Limit> settle_limits(const Resources& resources, const BackendDeclarati
     not_held.insert(bound.limit);
   }
   for (const auto& [limit, why] : failed) {
+    // Held another way: RLIMIT_NPROC, which the kernel counts by user and user namespace.
+    if (limit == Limit::pids) continue;
     const bool seconds =
         limit == Limit::cpu && resources.cpu_seconds && resources.cpu_seconds->stated;
     if (seconds || bound_of(resources, limit).stated) refuse_limit(limit, why);

@@ -201,6 +201,26 @@ UniqueFd open_private(int parent, const std::string& path, const std::string& sh
 
 }  // namespace
 
+namespace {
+
+bool is_private_directory_of(uid_t user, const std::string& path) {
+  struct stat status{};
+  return path.starts_with('/') && lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+         status.st_uid == user && (status.st_mode & 077) == 0;
+}
+
+}  // namespace
+
+std::string default_state_directory(uid_t user, const char* runtime_dir) {
+  if (user == 0) return "/run/casemate";
+  // The second for what runs without a login's environment, which has to find the same sandboxes.
+  for (const std::string& candidate : {std::string(runtime_dir == nullptr ? "" : runtime_dir),
+                                       fmt::format("/run/user/{}", user)}) {
+    if (is_private_directory_of(user, candidate)) return candidate + "/casemate";
+  }
+  return fmt::format("/tmp/casemate-{}", user);
+}
+
 StateDirectory::StateDirectory(const std::string& path) : path_(path) {
   root_ = open_private(AT_FDCWD, path, path);
   const auto open_below = [&](const char* name) {

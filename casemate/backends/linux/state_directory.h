@@ -79,6 +79,10 @@ class FileLock {
   int owner_;
 };
 
+// Where the state of that user is when nobody says otherwise. `runtime_dir` is XDG_RUNTIME_DIR, null
+// where it is not set.
+std::string default_state_directory(uid_t user, const char* runtime_dir);
+
 class StateDirectory {
  public:
   // Makes what is missing. Throws `SandboxUnavailable` for a directory that is not this user's

@@ -43,9 +43,13 @@ constexpr int kBacklog = 1024;
 // A century, so that no sum with the time of now leaves its type.
 constexpr std::uint64_t kLongestIdleMs = std::uint64_t{100} * 365 * 24 * 3600 * 1000;
 
-void become_root_inside() {
+void become_root_inside(const LinuxPlace::Config& place) {
   // The calls by number: glibc's wrappers are for processes with threads.
-  if (syscall(SYS_setgroups, 0, nullptr) < 0) sys::throw_errno("dropping groups");
+  if (place.drops_groups && syscall(SYS_setgroups, 0, nullptr) < 0) {
+    sys::throw_errno("dropping groups");
+  }
+  // Then there is no other user, and the capabilities of this one are enough.
+  if (place.one_id) return;
   if (syscall(SYS_setresgid, 0, 0, 0) < 0) sys::throw_errno("becoming group 0 of the sandbox");
   if (syscall(SYS_setresuid, 0, 0, 0) < 0) sys::throw_errno("becoming user 0 of the sandbox");
 }
@@ -71,7 +75,7 @@ void join_groups(const std::vector<UniqueFd>& groups) {
 void set_up(const AgentPlan& plan) {
   char go = 0;
   if (read(plan.status.get(), &go, 1) != 1) sys::throw_error(ESRCH, "waiting for the keeper");
-  become_root_inside();
+  become_root_inside(plan.place);
   sys::die_with_parent(plan.keeper.get());
   sys::make_undumpable();
   prctl(PR_SET_NAME, "casemate-agent");

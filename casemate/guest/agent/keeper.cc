@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "casemate/guest/agent/agent.h"
+#include "casemate/guest/agent/identity.h"
 #include "casemate/guest/agent/inheritance.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent/rootfs.h"
@@ -60,17 +61,13 @@ UniqueFd bind_socket(int directory, const char* name) {
   return socket;
 }
 
-// 0 -> first, 1000 -> first + 1, for users and groups alike.
-void write_id_maps(int process, std::uint32_t first) {
+void write_id_maps(int process, const SandboxIds& ids) {
   // Its number here may be a stranger's in a /proc that was mounted for another pid namespace.
   const std::optional<pid_t> number = sys::number_in_proc(process);
   if (!number) sys::throw_error(ESRCH, "finding the agent in /proc");
-  const std::string map = "0 " + std::to_string(first) + " 1\n" + std::to_string(kUserId) + " " +
-                          std::to_string(first + 1) + " 1\n";
-  for (const char* file : {"uid_map", "gid_map"}) {
-    sys::write_control_file_at(AT_FDCWD, ("/proc/" + std::to_string(*number) + "/" + file).c_str(),
-                               map);
-  }
+  const std::string folder = "/proc/" + std::to_string(*number) + "/";
+  sys::write_control_file_at(AT_FDCWD, (folder + "uid_map").c_str(), ids.user_map());
+  sys::write_control_file_at(AT_FDCWD, (folder + "gid_map").c_str(), ids.group_map());
 }
 
 bool ends_within(const char* text, std::size_t bytes) { return strnlen(text, bytes) < bytes; }
@@ -104,12 +101,13 @@ struct KeptSandbox {
 
 class Keeper {
  public:
-  explicit Keeper(UniqueFd host) : host_(std::move(host)), self_(sys::open_pid(getpid())) {}
+  Keeper(UniqueFd host, const std::optional<SubordinateIds>& subordinate)
+      : subordinate_(subordinate), host_(std::move(host)), self_(sys::open_pid(getpid())) {}
 
   void run() {
     // While the host does its own part. What goes wrong here is said at the first request.
     try {
-      template_.emplace();
+      get_ready();
     } catch (const std::system_error&) {
     }
     while (host_ || !sandboxes_.empty()) {
@@ -129,6 +127,19 @@ class Keeper {
   }
 
  private:
+  void get_ready() {
+    if (refused_) throw *refused_;
+    if (!identity_) {
+      try {
+        identity_.emplace(subordinate_);
+      } catch (const std::system_error& error) {
+        refused_ = error;
+        throw;
+      }
+    }
+    if (!template_) template_.emplace();
+  }
+
   void hear_host() {
     CreateSandbox request{};
     sys::ReceivedMessage message;
@@ -192,7 +203,7 @@ class Keeper {
   }
 
   void create(const CreateSandbox& request, std::vector<UniqueFd> descriptors) {
-    if (!template_) template_.emplace();
+    get_ready();
     template_->add_work_dir(request.work_dir);
     auto sandbox = std::make_unique<KeptSandbox>();
     sandbox->number = request.number;
@@ -201,14 +212,18 @@ class Keeper {
       sandbox->control_groups.emplace_back(request.control_group_paths[i]);
     }
     auto [ours, agents] = sys::socket_pair(sys::SocketType::seqpacket);
+    const SandboxIds ids = identity_->pick();
     AgentPlan plan;
     plan.root = {.work_dir = request.work_dir,
                  .disk_bytes = request.disk_bytes,
-                 .disk_inodes = request.disk_inodes};
+                 .disk_inodes = request.disk_inodes,
+                 .one_id = ids.one()};
     plan.place = {.work_dir = request.work_dir,
                   .open_files = request.open_files,
                   .processes = request.processes,
-                  .cpu_seconds = request.cpu_seconds};
+                  .cpu_seconds = request.cpu_seconds,
+                  .one_id = ids.one(),
+                  .drops_groups = identity_->drops_groups()};
     plan.agent_socket = bind_socket(sandbox->directory.get(), kAgentSocketName);
     plan.lease_socket = bind_socket(sandbox->directory.get(), kLeaseSocketName);
     plan.status = std::move(agents);
@@ -224,7 +239,7 @@ class Keeper {
     sandboxes_.push_back(std::move(sandbox));
     try {
       kept.process = sys::open_pid(pid);
-      write_id_maps(kept.process.get(), request.first_host_id);
+      write_id_maps(kept.process.get(), ids);
       if (send(kept.status.get(), "g", 1, MSG_NOSIGNAL) != 1) sys::throw_errno("starting an agent");
     } catch (...) {
       kept.answered = true;  // by the caller
@@ -243,7 +258,8 @@ class Keeper {
       return;
     }
     report.text[sizeof report.text - 1] = '\0';
-    settle(sandbox, report.error, report.text);
+    settle(sandbox, report.error,
+           report.error == 0 ? identity_->description().c_str() : report.text);
   }
 
   // Its agent has ended, and with it every process of its pid namespace: the kernel reaps them
@@ -284,24 +300,26 @@ class Keeper {
     if (host_) static_cast<void>(send(host_.get(), &value, sizeof value, MSG_NOSIGNAL));
   }
 
+  const std::optional<SubordinateIds> subordinate_;
   UniqueFd host_;
   UniqueFd self_;
+  std::optional<KeeperIdentity> identity_;
+  // Why the identity could not be had: it is tried once, a half-made user namespace cannot be left.
+  std::optional<std::system_error> refused_;
   std::optional<RootTemplate> template_;
   std::vector<std::unique_ptr<KeptSandbox>> sandboxes_;
 };
 
 }  // namespace
 
-int run_keeper(UniqueFd host) noexcept {
+int run_keeper(UniqueFd host, const std::optional<SubordinateIds>& subordinate) noexcept {
   try {
     // Started through a descriptor, it would be called by its number.
     prctl(PR_SET_NAME, "casemate-keeper");
-    // Inherited groups would stay with every agent until it drops them, and the host's session
-    // keyring with every program.
-    syscall(SYS_setgroups, 0, nullptr);
+    // The host's session keyring would stay with every program.
     syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr);
     drop_inherited_bounds();
-    Keeper(std::move(host)).run();
+    Keeper(std::move(host), subordinate).run();
     return 0;
   } catch (const std::exception&) {
     return 1;

@@ -6,8 +6,29 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace casemate::guest {
+
+// A run of user or group ids.
+struct IdRange {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  friend bool operator==(const IdRange&, const IdRange&) = default;
+};
+
+// What /etc/subuid and /etc/subgid give the user, for newuidmap and newgidmap.
+struct SubordinateIds {
+  IdRange users;
+  IdRange groups;
+  friend bool operator==(const SubordinateIds&, const SubordinateIds&) = default;
+};
+
+// As the keeper is told them on its command line.
+inline std::string encode(const SubordinateIds& ids) {
+  return std::to_string(ids.users.first) + ":" + std::to_string(ids.users.count) + ":" +
+         std::to_string(ids.groups.first) + ":" + std::to_string(ids.groups.count);
+}
 
 inline constexpr std::size_t kMaxControlGroups = 12;
 inline constexpr std::size_t kControlGroupPathBytes = 256;
@@ -20,8 +41,6 @@ struct CreateSandbox {
   char id[24];
   // Absolute path inside of the directory that calls get theirs under.
   char work_dir[256];
-  // Host id of the sandbox's user 0; its user 1000 is the next one.
-  std::uint32_t first_host_id;
   std::uint32_t control_groups;
   // Absolute paths of the sandbox's control groups, to be removed at its end.
   char control_group_paths[kMaxControlGroups][kControlGroupPathBytes];
@@ -46,7 +65,7 @@ struct KeeperAnswer {
   std::uint64_t number;
   // 0, or the errno of what failed.
   std::int32_t error;
-  // What failed, for a person.
+  // What failed, for a person; without an error, whose user ids the sandbox has.
   char text[508];
 };
 

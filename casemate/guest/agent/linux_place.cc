@@ -82,6 +82,7 @@ void LinuxPlace::open_call_scope(std::string_view id, HostTools host_tools) {
   make_directory(quota_.get(), own + "/shm", 01777, 0);
   // Root's, so that no program can put something else in its place; empty for every other call.
   make_directory(quota_.get(), mount_point, 0755, 0);
+  if (config_.one_id) cover_mount_point(id);
   const std::string directory = config_.work_dir + "/" + std::string(id);
   sys::bind(quota_.get(), (own + "/dir").c_str(), AT_FDCWD, directory.c_str());
   sys::bind(quota_.get(), (own + "/tmp").c_str(), AT_FDCWD, "/tmp");
@@ -101,11 +102,29 @@ std::string LinuxPlace::host_tool_path(std::string_view /*id*/) const {
   return std::string(kCallDirectory) + "/host-tools.sock";
 }
 
+void LinuxPlace::seal_host_tools() {
+  const sys::UniqueFd directory = sys::open_at(AT_FDCWD, kCallDirectory, O_PATH | O_DIRECTORY);
+  sys::restrict_mount(directory.get(), {.read_only = true, .no_exec = true});
+}
+
+// Programs own the mount point too, and what is a mount in another namespace only can be renamed
+// and removed: the call would find its directory gone, or another's in its place. So an empty
+// directory is mounted there first, in every namespace of the sandbox, and the call's own over that
+// here. What a program may have put there before is covered, or refused if it is a link.
+void LinuxPlace::cover_mount_point(std::string_view id) {
+  const std::string directory = config_.work_dir + "/" + std::string(id);
+  const sys::UniqueFd empty = sys::clone_tree(AT_FDCWD, kEmptyDirectory);
+  sys::attach_unlinked(empty.get(), AT_FDCWD, directory.c_str());
+  sys::unshare_mount(directory.c_str());
+}
+
 bool LinuxPlace::close_call_scope(std::string_view id) noexcept {
   try {
     const std::string name(id);
     // A mount point of this very namespace cannot be removed.
-    umount2((config_.work_dir + "/" + name).c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+    for (int mounts = config_.one_id ? 2 : 1; mounts > 0; --mounts) {
+      umount2((config_.work_dir + "/" + name).c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+    }
     const sys::UniqueFd calls =
         sys::open_at(quota_.get(), "calls", O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     const bool tree_gone = remove_tree(calls.get(), name) == 0;
@@ -159,7 +178,7 @@ int LinuxPlace::become_user() noexcept {
     if (prctl(PR_CAPBSET_DROP, capability) < 0) return errno;
   }
   // The calls by number: glibc's wrappers are for processes with threads.
-  if (syscall(SYS_setgroups, 0, nullptr) < 0) return errno;
+  if (config_.drops_groups && syscall(SYS_setgroups, 0, nullptr) < 0) return errno;
   if (syscall(SYS_setresgid, kUserId, kUserId, kUserId) < 0) return errno;
   if (syscall(SYS_setresuid, kUserId, kUserId, kUserId) < 0) return errno;
   // Leaving user 0 empties the effective and permitted sets; the inheritable one stays.
@@ -179,7 +198,9 @@ int LinuxPlace::confine_program() noexcept {
     if (const int error = set_limit(RLIMIT_NOFILE, config_.open_files)) return error;
   }
   if (config_.processes > 0) {
-    if (const int error = set_limit(RLIMIT_NPROC, config_.processes)) return error;
+    // The kernel counts by user: with one for all, the agent, the call and the exec-init as well.
+    const std::uint64_t own = config_.one_id ? 3 : 0;
+    if (const int error = set_limit(RLIMIT_NPROC, config_.processes + own)) return error;
   }
   if (config_.cpu_seconds > 0) {
     // SIGKILL at once, as at every bound; a lower one of the application's stays.

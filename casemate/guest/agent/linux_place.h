@@ -16,7 +16,9 @@ namespace casemate::guest {
 //
 // A call has mount and IPC namespaces of its own (the agent cloned it so), an exec its own pid and
 // mount namespaces. All of a sandbox's programs have one user id, 1000 inside; what keeps calls
-// apart is that they cannot name each other. Loopback, the work directory beside the calls'
+// apart is that they cannot name each other. Where the sandbox's own processes have that id too,
+// programs differ by having no capabilities, and a call's directory is kept in its place by a mount
+// that every call sees. Loopback, the work directory beside the calls'
 // directories and the home directory are shared by the calls of one sandbox.
 class LinuxPlace final : public Place {
  public:
@@ -26,6 +28,10 @@ class LinuxPlace final : public Place {
     std::uint64_t open_files = 0;
     std::uint64_t processes = 0;
     std::uint64_t cpu_seconds = 0;
+    // The sandbox has one id, 1000: this process's and the programs'.
+    bool one_id = false;
+    // Whether the groups that the application was in can be left.
+    bool drops_groups = true;
   };
 
   // In the call process, cloned with mount and IPC namespaces, user 0 of the sandbox, umask 0.
@@ -34,6 +40,7 @@ class LinuxPlace final : public Place {
   const std::string& work_dir() const override { return config_.work_dir; }
   void open_call_scope(std::string_view id, HostTools host_tools) override;
   std::string host_tool_path(std::string_view id) const override;
+  void seal_host_tools() override;
   bool close_call_scope(std::string_view id) noexcept override;
   pid_t clone_exec_init() override;
   bool end_leftovers() noexcept override;
@@ -46,6 +53,8 @@ class LinuxPlace final : public Place {
   int confine_program() noexcept override;
 
  private:
+  void cover_mount_point(std::string_view id);
+
   Config config_;
   // The whole quota file system. Detached from the call's mount namespace; only this reaches it.
   sys::UniqueFd quota_;

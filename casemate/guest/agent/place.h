@@ -38,6 +38,10 @@ class Place {
   // After `open_call_scope` with host tools: where in that directory their socket is to be bound.
   virtual std::string host_tool_path(std::string_view id) const = 0;
 
+  // Once the socket is there: from now on nothing else may be, even where the program's user is the
+  // caller's. The default does nothing.
+  virtual void seal_host_tools();
+
   // Removes what `open_call_scope` made. Called after every process of the call was reaped. Returns
   // whether that is *known* to be complete. Must hold against any tree a program can leave.
   virtual bool close_call_scope(std::string_view id) noexcept = 0;

@@ -239,7 +239,9 @@ class TemplateBuilder {
       if (mknodat(root_, path.c_str(), S_IFCHR | 0666, makedev(1, device.minor)) == 0) continue;
       // A container's root may not make devices; the machine's own can still be shown.
       sys::write_file_at(root_, path.c_str(), "", 0644);
-      sys::bind(devices_, device.name, root_, path.c_str());
+      const sys::UniqueFd tree = sys::clone_tree(devices_, device.name);
+      sys::restrict_mount(tree.get(), {.read_only = true, .no_dev = false, .no_exec = true});
+      sys::attach(tree.get(), root_, path.c_str());
     }
     make_link(root_, "/proc/self/fd", "dev/fd");
     make_link(root_, "/proc/self/fd/0", "dev/stdin");
@@ -311,6 +313,8 @@ void enter_root(const RootPlan& plan) {
   const UniqueFd proc = sys::make_proc();
   sys::attach(proc.get(), root, "proc");
   sys::replace_root(root);
+  // What one call mounts in it keeps every other from taking that name away (linux_place.cc).
+  if (plan.one_id) sys::share_mount(plan.work_dir.c_str());
 }
 
 }  // namespace casemate::guest

@@ -27,7 +27,7 @@ inline constexpr unsigned kUserId = 1000;
 // named in rootfs.cc. The sandboxes of one keeper see each other's work directories as empty ones.
 class RootTemplate {
  public:
-  // Gives the calling process, which must be root of the machine, a mount namespace of its own in
+  // Gives the calling process, root of the machine or of a user namespace, a mount namespace of its own in
   // which the template lies over /dev. Throws `std::system_error`.
   RootTemplate();
 
@@ -44,12 +44,14 @@ struct RootPlan {
   std::string work_dir;
   std::uint64_t disk_bytes = 0;
   std::uint64_t disk_inodes = 0;
+  // User 1000 is all there is: programs own what this makes.
+  bool one_id = false;
 };
 
 // Makes a view of the keeper's template this process's root, with a /proc of its own and one tmpfs,
 // bounded by the plan, behind the work directory, the home directory and a machine id of its own.
 //
-// The caller was cloned from the keeper and is user 0 of a user namespace that owns its mount and
+// The caller was cloned from the keeper and has every capability of a user namespace that owns its mount and
 // pid namespaces; umask 0. Throws `std::system_error`.
 void enter_root(const RootPlan& plan);
 

@@ -114,6 +114,7 @@ class CallProcess {
       if (host_tools) {
         opened.host_tools = place_.host_tool_path(id_);
         sys::bind_to_path(host_tools.get(), opened.host_tools);
+        place_.seal_host_tools();
       }
     } catch (const std::system_error& error) {
       if (!id_.empty()) place_.close_call_scope(id_);

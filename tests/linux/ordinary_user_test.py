@@ -1,0 +1,104 @@
+"""The suites of the linux backend once more, run by a user who is not root and whom nobody knows.
+
+With one user id, as any machine gives it, and with a range of subordinate ids. The latter stands in
+files of the test's own, mounted over /etc/passwd, /etc/subuid and /etc/subgid in a mount namespace
+of the test's own: the machine's are not touched.
+"""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+BUILD = Path(os.environ.get("CASEMATE_BUILD_DIR", Path(__file__).resolve().parents[2] / "build/release"))
+SUITES = BUILD / "test_programs"
+# Of what these tests may be left out for: nothing but what this user cannot have here.
+LEFT_OUT = ("this user may make no control groups", "needs root")
+TIME = 600  # seconds; a bound on a hang, not a budget
+
+
+def unknown_user():
+    return random.randrange(2_100_000_000, 2_140_000_000)
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root can become another user; the suites run as this one anyway")
+class OrdinaryUser(unittest.TestCase):
+    def setUp(self):
+        self.dir = Path(tempfile.mkdtemp(prefix="casemate-ordinary-"))
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.dir.chmod(0o755)
+        self.user = unknown_user()
+
+    def copy(self, program):
+        """Where the user can read it, wherever the build is."""
+        copied = self.dir / program.name
+        shutil.copy(program, copied)
+        copied.chmod(0o755)
+        return copied
+
+    def as_user(self, *words):
+        return ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups",
+                "env", "-i", "PATH=/usr/bin:/bin", *map(str, words)]
+
+    def with_subordinate_ids(self, argv):
+        """The argv, run where the user has a name and a range of ids of its own."""
+        line = f"casemate-test:x:{self.user}:{self.user}::/nonexistent:/bin/sh\n"
+        ranges = f"casemate-test:{random.randrange(2_000_000_000, 2_090_000_000)}:65536\n"
+        files = {"passwd": Path("/etc/passwd").read_text() + line, "subuid": ranges, "subgid": ranges}
+        mounts = []
+        for name, text in files.items():
+            if not Path("/etc", name).exists():
+                self.skipTest(f"/etc/{name} is not there to be mounted over")
+            (self.dir / name).write_text(text)
+            mounts.append(f"mount --bind {self.dir}/{name} /etc/{name}")
+        return ["unshare", "--mount", "sh", "-c", " && ".join([*mounts, 'exec "$0" "$@"']), *argv]
+
+    def run_argv(self, argv):
+        return subprocess.run(argv, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, errors="replace", timeout=TIME)
+
+    def run_suite(self, name, least, wrap, only="*"):
+        argv = self.as_user(self.copy(SUITES / name), f"--gtest_filter={only}")
+        result = self.run_argv(wrap(argv))
+        failures = re.findall(r"(?m)^\S+: Failure\n(?:.*\n){1,12}", result.stdout)
+        self.assertEqual(result.returncode, 0, "\n".join(failures) + result.stdout[-2000:])
+        passed = int(re.search(r"\[  PASSED  \] (\d+) tests?", result.stdout)[1])
+        self.assertGreaterEqual(passed, least, result.stdout[-4000:])
+        for reason in re.findall(r": Skipped\n(.*)\n", result.stdout):
+            self.assertTrue(any(known in reason for known in LEFT_OUT), reason)
+
+    def identity(self, wrap):
+        """What `casemate backends` says of whose ids the sandboxes have."""
+        argv = self.as_user(f"CASEMATE_STATE_DIR=/tmp/casemate-{self.user}", self.copy(BUILD / "casemate"), "backends")
+        self.addCleanup(shutil.rmtree, f"/tmp/casemate-{self.user}", ignore_errors=True)
+        result = self.run_argv(wrap(argv))
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertIn("linux: available\n", result.stdout)
+        return re.search(r"engine +(.*)", result.stdout)[1]
+
+    def test_with_one_id_the_backend_says_so(self):
+        self.assertIn("one user id (no range in /etc/subuid and /etc/subgid)", self.identity(list))
+
+    def test_with_a_range_the_backend_uses_it(self):
+        self.assertTrue(shutil.which("newuidmap"), "the package uidmap is missing")
+        self.assertRegex(self.identity(self.with_subordinate_ids), "user ids of their own$")
+
+    def test_with_one_id_sandboxes_are_what_they_are_as_root(self):
+        self.run_suite("linux_sandbox_test", 70, list)
+
+    def test_with_one_id_the_seam_is_what_it_is_as_root(self):
+        self.run_suite("seam_test", 40, list, only="*/linux")
+
+    def test_with_a_range_sandboxes_are_what_they_are_as_root(self):
+        self.run_suite("linux_sandbox_test", 70, self.with_subordinate_ids)
+
+    def test_with_a_range_the_seam_is_what_it_is_as_root(self):
+        self.run_suite("seam_test", 40, self.with_subordinate_ids, only="*/linux")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -42,9 +42,9 @@ void a_second_write_replaces(Trial& trial) {
 }
 
 void parents_are_created(Trial& trial) {
-  trial.write("a/b/c.txt", "deep\n");
+  trial.write("a/b/c.txt", "deep");
   expect_equal("a/b/c.txt where no directory was", trial.look(trial.work() + "/a/b/c.txt"),
-               Bytes("deep\n"));
+               Bytes("deep"));
 }
 
 void a_path_outside_is_refused(Trial& trial) {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <charconv>
+#include <random>
 #include <utility>
 
 #include "casemate/core/errors.h"
@@ -30,18 +30,21 @@ std::string octal(std::string_view bytes) {
   return text;
 }
 
-// "-" for no file, else "SIZE:" and the bytes. Nothing that came is no file either.
-std::optional<std::string> take_one(std::string_view& rest) {
-  std::size_t size = 0;
-  const auto [behind, error] = std::from_chars(rest.data(), rest.data() + rest.size(), size);
-  const auto digits = static_cast<std::size_t>(behind - rest.data());
-  if (error != std::errc() || digits == rest.size() || size > rest.size() - digits - 1) {
-    rest.remove_prefix(rest.starts_with('-') ? 1 : rest.size());
-    return std::nullopt;
-  }
-  std::string bytes(rest.substr(digits + 1, size));
-  rest.remove_prefix(digits + 1 + size);
-  return bytes;
+// Behind each file that is looked at, so that no content can end it early.
+std::string fresh_mark() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}", device(), device(), device());
+}
+
+// What stands before the next mark, when a '+' stands behind it.
+std::optional<std::string> take_one(std::string_view& rest, std::string_view mark) {
+  const std::size_t end = rest.find(mark);
+  if (end == std::string_view::npos) return std::nullopt;
+  std::string bytes(rest.substr(0, end));
+  rest.remove_prefix(end + mark.size());
+  const bool found = rest.starts_with('+');
+  rest.remove_prefix(rest.empty() ? 0 : 1);
+  return found ? std::optional(std::move(bytes)) : std::nullopt;
 }
 
 }  // namespace
@@ -66,7 +69,8 @@ SandboxSpec Subject::spec() const {
 }
 
 void Subject::plant(Call& call, std::span<const Planted> all, const CallControl& control) {
-  std::string script = "set -e\n";
+  std::string directories;
+  std::string script;
   for (const Planted& one : all) {
     if (!has(Capability::exec)) {
       if (one.link_to) {
@@ -77,18 +81,19 @@ void Subject::plant(Call& call, std::span<const Planted> all, const CallControl&
       call.write_file(one.path, one.bytes, call.directory(), control);
       continue;
     }
+    directories += " " + shell_quote(one.path.substr(0, one.path.rfind('/')));
     const std::string path = shell_quote(one.path);
-    script += fmt::format("mkdir -p -- {}\n", shell_quote(one.path.substr(0, one.path.rfind('/'))));
     script += one.link_to ? fmt::format("ln -sfn -- {} {}\n", shell_quote(*one.link_to), path)
                           : fmt::format("printf '{}' > {}\n", octal(one.bytes), path);
   }
   if (!has(Capability::exec)) return;
-  const ExecResult result = shell(call, script, control);
+  const ExecResult result =
+      shell(call, fmt::format("set -e\nmkdir -p --{}\n{}", directories, script), control);
   if (result.exit_code == 0) return;
   throw SandboxUnavailable(
       fmt::format("a probe could not be arranged: sh ended as {} {}: {}", to_string(result.outcome),
                   result.exit_code.value_or(-1), result.stderr),
-      "probes are arranged by sh with printf, mkdir and ln, and looked at by wc and cat");
+      "probes are arranged by sh with printf, mkdir and ln, and looked at by cat");
 }
 
 std::vector<std::optional<std::string>> Subject::look(Call& call,
@@ -106,15 +111,15 @@ std::vector<std::optional<std::string>> Subject::look(Call& call,
     }
     return found;
   }
+  const std::string mark = fresh_mark();
   std::string script;
   for (const std::string& path : paths) {
-    script += fmt::format(
-        "if [ -f {0} ]; then printf '%d:' \"$(wc -c < {0})\"; cat -- {0}; else printf -- -; fi\n",
-        shell_quote(path));
+    script += fmt::format("if [ -f {0} ]; then cat -- {0}; printf {1}+; else printf {1}-; fi\n",
+                          shell_quote(path), mark);
   }
   const ExecResult result = shell(call, script, control);
   std::string_view rest = result.stdout;
-  for (std::size_t i = 0; i < paths.size(); ++i) found.push_back(take_one(rest));
+  for (std::size_t i = 0; i < paths.size(); ++i) found.push_back(take_one(rest, mark));
   return found;
 }
 

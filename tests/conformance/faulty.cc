@@ -1,0 +1,129 @@
+#include "tests/conformance/faulty.h"
+
+#include <stdexcept>
+#include <utility>
+
+namespace casemate::conformance_tests {
+namespace {
+
+class FaultyProcess final : public Process {
+ public:
+  FaultyProcess(std::function<ExecResult()> run) : run_(std::move(run)) {}
+  ExecResult wait(const CallControl&) override { return run_(); }
+  void write_stdin(std::span<const char>, const CallControl&) override {
+    throw std::logic_error("no probe writes to standard input");
+  }
+  void close_stdin() override {}
+  void signal(int) override {}
+
+ private:
+  std::function<ExecResult()> run_;
+};
+
+class FaultyCall final : public Call {
+ public:
+  FaultyCall(std::unique_ptr<Call> good, std::shared_ptr<const Faults> faults)
+      : good_(std::move(good)), faults_(std::move(faults)) {}
+
+  Call& good() { return *good_; }
+
+  const std::string& id() const override { return good_->id(); }
+  const std::string& directory() const override { return good_->directory(); }
+  std::string host_tool_address() const override { return good_->host_tool_address(); }
+  bool close() noexcept override { return good_->close(); }
+
+  std::unique_ptr<Process> start(const ExecRequest& request, const CallControl& control) override {
+    if (!faults_->exec) return good_->start(request, control);
+    return std::make_unique<FaultyProcess>(
+        [this, request] { return faults_->exec(*good_, request); });
+  }
+  void write_file(std::string_view path, std::span<const char> content, std::string_view directory,
+                  const CallControl& control) override {
+    if (!faults_->write_file) return good_->write_file(path, content, directory, control);
+    faults_->write_file(*good_, std::string(path), {content.data(), content.size()},
+                        std::string(directory));
+  }
+  std::optional<SandboxEntry> stat_file(std::string_view path, std::string_view directory,
+                                        const CallControl& control) override {
+    if (!faults_->stat_file) return good_->stat_file(path, directory, control);
+    return faults_->stat_file(*good_, std::string(path), std::string(directory));
+  }
+  std::string read_file(std::string_view path, std::string_view directory, std::uint64_t max_bytes,
+                        const CallControl& control) override {
+    if (!faults_->read_file) return good_->read_file(path, directory, max_bytes, control);
+    return faults_->read_file(*good_, std::string(path), std::string(directory));
+  }
+  void remove(std::string_view path, std::string_view directory, Recursive recursive,
+              const CallControl& control) override {
+    if (!faults_->remove) return good_->remove(path, directory, recursive, control);
+    faults_->remove(*good_, std::string(path), std::string(directory), recursive);
+  }
+  std::vector<SandboxEntry> list_dir(std::string_view path, std::string_view directory,
+                                     const CallControl& control) override {
+    if (!faults_->list_dir) return good_->list_dir(path, directory, control);
+    return faults_->list_dir(*good_, std::string(path), std::string(directory));
+  }
+
+ private:
+  std::unique_ptr<Call> good_;
+  std::shared_ptr<const Faults> faults_;
+};
+
+class FaultySandbox final : public Sandbox {
+ public:
+  FaultySandbox(std::shared_ptr<Sandbox> good, std::shared_ptr<const Faults> faults)
+      : good_(std::move(good)), faults_(std::move(faults)) {}
+  SandboxInfo info() const override { return good_->info(); }
+  std::unique_ptr<Call> open_call(const CallProfile& profile, const CallControl& control) override {
+    return std::make_unique<FaultyCall>(good_->open_call(profile, control), faults_);
+  }
+
+ private:
+  std::shared_ptr<Sandbox> good_;
+  std::shared_ptr<const Faults> faults_;
+};
+
+class FaultyBackend final : public SandboxBackend {
+ public:
+  FaultyBackend(std::shared_ptr<SandboxBackend> good, Faults faults)
+      : good_(std::move(good)), faults_(std::make_shared<const Faults>(std::move(faults))) {}
+  BackendDeclarations declarations() const override { return good_->declarations(); }
+  std::shared_ptr<Sandbox> acquire(const SandboxKey& key, const SandboxSpec& spec,
+                                   const CallControl& control) override {
+    return std::make_shared<FaultySandbox>(good_->acquire(key, spec, control), faults_);
+  }
+  int dispose(const SandboxKey& key) noexcept override { return good_->dispose(key); }
+  int dispose_scope(std::string_view scope, std::string_view thread_id) noexcept override {
+    return good_->dispose_scope(scope, thread_id);
+  }
+  bool dispose_id(std::string_view id) noexcept override { return good_->dispose_id(id); }
+
+ private:
+  std::shared_ptr<SandboxBackend> good_;
+  std::shared_ptr<const Faults> faults_;
+};
+
+Call& good_of(Call& call) {
+  auto* const faulty = dynamic_cast<FaultyCall*>(&call);
+  return faulty != nullptr ? faulty->good() : call;
+}
+
+}  // namespace
+
+std::shared_ptr<SandboxBackend> faulty_backend(std::shared_ptr<SandboxBackend> good,
+                                               Faults faults) {
+  return std::make_shared<FaultyBackend>(std::move(good), std::move(faults));
+}
+
+void FaultySubject::plant(Call& call, std::span<const conformance::Planted> all,
+                          const CallControl& control) {
+  Subject::plant(good_of(call), all, control);
+}
+
+std::vector<std::optional<std::string>> FaultySubject::look(Call& call,
+                                                            std::span<const std::string> paths,
+                                                            const CallControl& control) {
+  return Subject::look(good_of(call), paths, control);
+}
+
+}  // namespace casemate::conformance_tests

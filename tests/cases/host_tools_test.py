@@ -4,7 +4,7 @@ import os
 import time
 import unittest
 
-from harness import PRINT_NAMESPACE, Case, signal
+from harness import PRINT_NAMESPACE, Case, processes_in, signal, ticks_now
 
 COUNT = "echo . >> {log}; echo 1"
 CALL = "from casemate_tools import call, HostToolError\n"
@@ -230,13 +230,20 @@ for size in {sizes}:
         marker, up = self.dir / "pid", self.dir / "up"
         os.mkfifo(up)
         process = self.start(self.argv(*self.tool(
-            "slow", f"exec 9> {up}; echo $$ > {marker}; echo > {up}; sleep 600"), program=CALL + "call('slow')"))
+            "slow", f"exec 9> {up}; echo $$ > {marker}; echo > {up}; sleep 600"),
+            program=PRINT_NAMESPACE + CALL + "call('slow')"))
+        namespace = process.stdout.readline().decode().strip()
         with open(up) as reader:
             reader.readline()
             process.kill()
+            ended = ticks_now()
             # Its end comes when the last process of the command has gone.
             self.assertEqual(reader.read(), "")
         self.assertGone(marker)
+        until = time.monotonic() + 10
+        while processes_in(namespace, ended) and time.monotonic() < until:
+            time.sleep(0.005)
+        self.assertNothingRuns(namespace, ended)
 
     def test_a_program_that_ends_in_the_middle_of_a_call_ends_the_command(self):
         marker = self.dir / "pid"

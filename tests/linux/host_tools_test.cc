@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "casemate/host_tools/session.h"
 #include "casemate/host_tools/tools_test.h"
@@ -47,6 +51,14 @@ class HostTools : public LinuxTest {
       return result.stdout;
     }
   };
+
+  static std::vector<pid_t> children_of(pid_t parent) {
+    std::vector<pid_t> children;
+    std::ifstream list("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) +
+                       "/children");
+    for (pid_t child = 0; list >> child;) children.push_back(child);
+    return children;
+  }
 
   Opened open(std::shared_ptr<HostToolRegistry> registry) {
     auto session = std::make_unique<HostToolSession>(std::move(registry), HostToolRunOptions{});
@@ -249,6 +261,99 @@ TEST_F(HostTools, EndInTheMiddleOfCallsWhenTheProgramIsKilled) {
   opened.session->close();
   EXPECT_EQ(registry->abandoned_calls(), 0U);
   EXPECT_TRUE(opened.call->close());
+}
+
+TEST_F(HostTools, AreCalledByManyForkedChildrenAtOnce) {
+  // More of them than connections that the host takes at a time.
+  const Opened opened = open(tools(1000));
+  EXPECT_EQ(opened.output(python(std::string(kPrelude) + R"(
+import os
+t.call("echo")
+children = []
+for who in range(80):
+    child = os.fork()
+    if child == 0:
+        right = False
+        try:
+            right = all(t.call("echo", who=who, n=n) == {"who": who, "n": n} for n in range(10))
+        finally:
+            os._exit(0 if right else 1)
+    children.append(child)
+print(sum(os.waitpid(child, 0)[1] != 0 for child in children))
+)")),
+            "0\n");
+  EXPECT_EQ(opened.session->counters().dispatched, 801U);
+}
+
+// A program that is in the middle of its one call, and tells what becomes of it.
+class HostToolCut : public HostTools {
+ protected:
+  void SetUp() override {
+    HostTools::SetUp();
+    if (IsSkipped()) return;
+    opened_ = open(registry_);
+    ExecRequest request = python(std::string(kPrelude) + R"(
+import os
+try:
+    t.call("wait", name_space=os.readlink("/proc/self/ns/pid"))
+except t.HostToolError as error:
+    print(error)
+)");
+    for (auto& [name, value] : opened_.session->environment(opened_.call->host_tool_address())) {
+      request.environment[name] = value;
+    }
+    request.environment["PYTHONPATH"] = "/casemate/python";
+    process_ = opened_.call->start(request, {});
+    gate_->await(1);
+  }
+
+  void TearDown() override {
+    gate_->open();
+    process_.reset();
+    opened_ = {};
+    EXPECT_EQ(gate_->arrived(), 1) << "it was called twice";
+    EXPECT_EQ(registry_->abandoned_calls(), 0U);
+    HostTools::TearDown();
+  }
+
+  std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+  std::shared_ptr<HostToolRegistry> registry_ =
+      registry_of({tool_of("wait", [this](const boost::json::object& arguments, const auto&) {
+        const auto gate = gate_;
+        name_space_ = arguments.at("name_space").as_string();
+        gate->pass();
+        return boost::json::value(1);
+      })});
+  std::string name_space_;
+  Opened opened_;
+  std::unique_ptr<Process> process_;
+};
+
+TEST_F(HostToolCut, TheProgramHearsThatItsConnectionWasLost) {
+  const std::jthread closing([this] { opened_.session->close(); });
+  const ExecResult result = process_->wait({});
+  gate_->open();
+  EXPECT_EQ(
+      result.stdout,
+      "Error: the connection to the host was lost; whether the call was made is not known.\n");
+  EXPECT_EQ(result.exit_code, 0);
+}
+
+TEST_F(HostToolCut, ACallProcessThatIsKilledTakesTheProgramWithIt) {
+  const pid_t agent = agent_of(sandbox_directories().at(0));
+  const std::vector<pid_t> calls = children_of(agent);
+  ASSERT_EQ(calls.size(), 1U);
+  const auto before = processes_in("pid", name_space_);
+  ASSERT_FALSE(before.empty()) << name_space_;
+  ASSERT_EQ(kill(calls[0], SIGKILL), 0);
+  EXPECT_THROW(process_->wait({}), SandboxUnavailable);
+  gate_->open();
+  opened_.session->close();
+  EXPECT_EQ(opened_.session->counters().dispatched, 1U);
+  opened_.call->close();
+  // An inode may be another's by now; a process is what it is.
+  const auto after = processes_in("pid", name_space_);
+  EXPECT_TRUE(std::ranges::none_of(before, [&](const auto& each) { return after.contains(each); }));
 }
 
 TEST_F(HostTools, AreRefusedWhenTheHostHasGone) {

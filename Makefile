@@ -52,7 +52,7 @@ lint: ## clang-tidy over everything that is compiled
 
 bench: program ## measure this build beside other sandboxes
 	@scripts/bootstrap engines
-	@bench/run
+	@build/release/casemate bench
 
 install: ## install the program and the library under PREFIX (/usr/local)
 	@scripts/bootstrap run

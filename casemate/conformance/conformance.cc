@@ -164,6 +164,8 @@ std::span<const Probe> probes_of(Suite suite) {
       return exec_probes();
     case Suite::egress:
       return egress_probes();
+    case Suite::host_tools:
+      return host_tools_probes();
   }
   return {};
 }

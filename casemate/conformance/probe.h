@@ -36,5 +36,6 @@ std::span<const Probe> files_out_probes();
 std::span<const Probe> files_delete_probes();
 std::span<const Probe> exec_probes();
 std::span<const Probe> egress_probes();
+std::span<const Probe> host_tools_probes();
 
 }  // namespace casemate::conformance

@@ -62,6 +62,9 @@ SandboxSpec Subject::spec() const {
   SandboxSpec spec;
   spec.kind = "conformance";
   spec.requires_capabilities = declared.capabilities;
+  if (declared.capabilities.contains(Capability::host_tools)) {
+    spec.host_tools = HostToolSurface{};
+  }
   if (!declared.egress_modes.empty() && !declared.egress_modes.contains(Egress::closed)) {
     spec.egress = *declared.egress_modes.begin();
   }

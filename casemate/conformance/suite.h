@@ -9,7 +9,7 @@
 namespace casemate::conformance {
 
 // A group of probes that stands or falls with one declared capability.
-enum class Suite : std::uint8_t { files_in, files_out, files_delete, exec, egress };
+enum class Suite : std::uint8_t { files_in, files_out, files_delete, exec, egress, host_tools };
 
 struct SuiteTraits {
   Suite suite;
@@ -27,6 +27,7 @@ inline constexpr std::array kSuites{
     SuiteTraits{Suite::files_delete, "files-delete", Capability::files_delete},
     SuiteTraits{Suite::exec, "exec", Capability::exec},
     SuiteTraits{Suite::egress, "egress", Capability::exec},
+    SuiteTraits{Suite::host_tools, "host-tools", Capability::host_tools},
 };
 
 std::string_view to_string(Suite suite);

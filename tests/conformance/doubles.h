@@ -23,6 +23,9 @@ struct Double {
 std::vector<Double> file_doubles();
 std::vector<Double> exec_doubles();
 
+// On a sandbox that keeps calls apart.
+std::vector<Double> host_tool_doubles();
+
 // Of the egress suite, by the rule that a program's way out obeys.
 struct WebDouble {
   std::string name;

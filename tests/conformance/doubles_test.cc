@@ -69,6 +69,20 @@ struct Matrix {
   }
 };
 
+void expect_every_probe_catches_its_own(const Matrix& matrix, const std::set<Suite>& suites) {
+  std::map<std::set<std::string>, std::string> probe_of;
+  const auto by_probe = matrix.by_probe();
+  for (const auto& traits : kSuites) {
+    if (!suites.contains(traits.suite)) continue;
+    for (const auto& probe : probes_of(traits.suite)) {
+      const std::string name = fmt::format("{}/{}", traits.name, probe.id);
+      ASSERT_TRUE(by_probe.contains(name)) << "nothing makes it fail: " << name;
+      const auto [other, fresh] = probe_of.emplace(by_probe.at(name), name);
+      EXPECT_TRUE(fresh) << name << " and " << other->second << " catch the same";
+    }
+  }
+}
+
 TEST(Doubles, EveryProbeCatchesOneAndNoTwoTheSame) {
   Matrix matrix;
   for (const auto& doubles : {file_doubles(), exec_doubles()}) {
@@ -82,18 +96,20 @@ TEST(Doubles, EveryProbeCatchesOneAndNoTwoTheSame) {
     const auto subject = web_fake(each.rule);
     matrix.add(each.name, failed(*subject, {Suite::egress}));
   }
-
-  std::map<std::set<std::string>, std::string> probe_of;
-  const auto by_probe = matrix.by_probe();
-  for (const auto& suite : kSuites) {
-    for (const auto& probe : probes_of(suite.suite)) {
-      const std::string name = fmt::format("{}/{}", suite.name, probe.id);
-      ASSERT_TRUE(by_probe.contains(name)) << "nothing makes it fail: " << name;
-      const auto [other, fresh] = probe_of.emplace(by_probe.at(name), name);
-      EXPECT_TRUE(fresh) << name << " and " << other->second << " catch the same";
-    }
-  }
+  expect_every_probe_catches_its_own(
+      matrix, {Suite::files_in, Suite::files_out, Suite::files_delete, Suite::exec, Suite::egress});
   expect_golden("conformance/doubles.txt", matrix.text());
+}
+
+TEST(Doubles, EveryProbeOfHostToolsCatchesOneAndNoTwoTheSame) {
+  if (const std::string reason = why_no_linux(); !reason.empty()) GTEST_SKIP() << reason;
+  Matrix matrix;
+  for (const Double& each : host_tool_doubles()) {
+    FaultySubject subject(faulty_backend(linux_backend(), each.faults));
+    matrix.add(each.name, failed(subject, each.suites));
+  }
+  expect_every_probe_catches_its_own(matrix, {Suite::host_tools});
+  expect_golden("conformance/host_tool_doubles.txt", matrix.text());
 }
 
 }  // namespace

@@ -23,19 +23,19 @@ std::string in_double_quotes(const std::string& word) {
 }
 
 Exec by_shell(std::string (*quote)(const std::string&)) {
-  return [quote](Call& good, ExecRequest request) {
+  return [quote](Call& good, ExecRequest request, const CallControl& control) {
     if (const auto* argv = std::get_if<Argv>(&request.command)) {
       std::string line;
       for (const std::string& word : argv->words) line += quote(word) + " ";
       request.command = ShellLine{line};
     }
-    return good.exec(request, {});
+    return good.exec(request, control);
   };
 }
 
 Exec ends_changed(std::function<void(ExecResult&)> change) {
-  return [change](Call& good, const ExecRequest& request) {
-    ExecResult result = good.exec(request, {});
+  return [change](Call& good, const ExecRequest& request, const CallControl& control) {
+    ExecResult result = good.exec(request, control);
     change(result);
     return result;
   };
@@ -69,18 +69,20 @@ std::vector<Double> exec_doubles() {
       }));
   add("joins argv for a shell", by_shell([](const std::string& word) { return word; }));
   add("quotes argv with double quotes", by_shell(in_double_quotes));
-  add("starts every program in work/", [](Call& good, ExecRequest request) {
-    request.directory.clear();
-    return good.exec(request, {});
-  });
-  add("takes relative directories from the call's", [](Call& good, ExecRequest request) {
-    if (!request.directory.empty() && !request.directory.starts_with('/')) {
-      request.directory = good.directory();
-    }
-    return good.exec(request, {});
-  });
-  add("times out at once", [](Call& good, const ExecRequest& request) {
-    if (!request.timeout) return good.exec(request, {});
+  add("starts every program in work/",
+      [](Call& good, ExecRequest request, const CallControl& control) {
+        request.directory.clear();
+        return good.exec(request, control);
+      });
+  add("takes relative directories from the call's",
+      [](Call& good, ExecRequest request, const CallControl& control) {
+        if (!request.directory.empty() && !request.directory.starts_with('/')) {
+          request.directory = good.directory();
+        }
+        return good.exec(request, control);
+      });
+  add("times out at once", [](Call& good, const ExecRequest& request, const CallControl& control) {
+    if (!request.timeout) return good.exec(request, control);
     ExecResult result;
     result.outcome = Outcome::timed_out;
     result.stdout = "begun";

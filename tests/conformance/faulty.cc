@@ -8,8 +8,9 @@ namespace {
 
 class FaultyProcess final : public Process {
  public:
-  FaultyProcess(std::function<ExecResult()> run) : run_(std::move(run)) {}
-  ExecResult wait(const CallControl&) override { return run_(); }
+  explicit FaultyProcess(std::function<ExecResult(const CallControl&)> run)
+      : run_(std::move(run)) {}
+  ExecResult wait(const CallControl& control) override { return run_(control); }
   void write_stdin(std::span<const char>, const CallControl&) override {
     throw std::logic_error("no probe writes to standard input");
   }
@@ -17,7 +18,7 @@ class FaultyProcess final : public Process {
   void signal(int) override {}
 
  private:
-  std::function<ExecResult()> run_;
+  std::function<ExecResult(const CallControl&)> run_;
 };
 
 class FaultyCall final : public Call {
@@ -34,8 +35,9 @@ class FaultyCall final : public Call {
 
   std::unique_ptr<Process> start(const ExecRequest& request, const CallControl& control) override {
     if (!faults_->exec) return good_->start(request, control);
-    return std::make_unique<FaultyProcess>(
-        [this, request] { return faults_->exec(*good_, request); });
+    return std::make_unique<FaultyProcess>([this, request](const CallControl& waiting) {
+      return faults_->exec(*good_, request, waiting);
+    });
   }
   void write_file(std::string_view path, std::span<const char> content, std::string_view directory,
                   const CallControl& control) override {
@@ -75,7 +77,10 @@ class FaultySandbox final : public Sandbox {
       : good_(std::move(good)), faults_(std::move(faults)) {}
   SandboxInfo info() const override { return good_->info(); }
   std::unique_ptr<Call> open_call(const CallProfile& profile, const CallControl& control) override {
-    return std::make_unique<FaultyCall>(good_->open_call(profile, control), faults_);
+    return std::make_unique<FaultyCall>(faults_->open_call
+                                            ? faults_->open_call(*good_, profile, control)
+                                            : good_->open_call(profile, control),
+                                        faults_);
   }
 
  private:

@@ -31,7 +31,11 @@ struct Faults {
   std::function<std::vector<SandboxEntry>(Call& good, const std::string& path,
                                           const std::string& directory)>
       list_dir{};
-  std::function<ExecResult(Call& good, const ExecRequest& request)> exec{};
+  std::function<ExecResult(Call& good, const ExecRequest& request, const CallControl& control)>
+      exec{};
+  std::function<std::unique_ptr<Call>(Sandbox& good, const CallProfile& profile,
+                                      const CallControl& control)>
+      open_call{};
 };
 
 std::shared_ptr<SandboxBackend> faulty_backend(std::shared_ptr<SandboxBackend> good, Faults faults);

@@ -27,7 +27,9 @@ ARROWS = {
     "egress": ["core", "sys"],
     "images": ["core", "sys"],
     "backends": ["guest", "egress", "images"],
-    "conformance": ["core", "sys"],
+    # Down to host_tools, because its probes of host tools go the road that every kind goes: the same
+    # registry, run and session, so that a provider is tried against what will use it.
+    "conformance": ["host_tools"],
     "bench": ["kinds", "backends"],
     "apps": ["mcp", "kinds", "backends", "conformance", "bench"],
 }

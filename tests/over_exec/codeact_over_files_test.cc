@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "casemate/conformance/conformance.h"
 #include "casemate/host_tools/tools_test.h"
 #include "casemate/kinds/codeact/run.h"
 #include "casemate/policy/router.h"
@@ -140,6 +141,17 @@ class CodeactOverFiles : public linux_tests::LinuxTest {
   CodeactRequest request;
   CallControl control;
 };
+
+TEST_F(CodeactOverFiles, TheProbesOfHostToolsPass) {
+  conformance::Subject subject(std::make_shared<FilesOnlyBackend>(backend()));
+  conformance::ConformanceOptions options;
+  options.suites = {conformance::Suite::host_tools};
+  const conformance::Report report = conformance::run_conformance(subject, options);
+  EXPECT_EQ(report.failures(), "");
+  EXPECT_EQ(report.count(conformance::Status::passed), 4U);
+  // What is of a channel only.
+  EXPECT_EQ(report.count(conformance::Status::skipped), 2U);
+}
 
 TEST_F(CodeactOverFiles, CallsAreAnsweredAndCounted) {
   const CodeactRun ended = run(R"py(

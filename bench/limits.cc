@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "bench/process.h"
-#include "casemate/backends/linux/control_groups.h"
+#include "casemate/backends/linux/group_detection.h"
 #include "casemate/base/digest.h"
 #include "casemate/core/limits.h"
 #include "casemate/sys/cgroup.h"
@@ -80,7 +80,7 @@ void enter_bare_root() {
 // The same groups as a sandbox of ours with one call, all namespaces, the mounts, pivot_root, and
 // all of it removed.
 double bare_sandbox(bool execute) {
-  static const linux_backend::ControlGroupLayout kLayout = linux_backend::detect_layout();
+  static const linux_backend::ControlGroupLayout kLayout = linux_backend::detect_groups().layout;
   const std::string id = "bench-" + random_hex(8);
   const auto start = Clock::now();
   linux_backend::carry_out(linux_backend::sandbox_steps(kLayout, id, Resources{}));

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "bench/process.h"
-#include "casemate/backends/linux/control_groups.h"
+#include "casemate/backends/linux/group_detection.h"
 #include "casemate/base/digest.h"
 #include "casemate/core/sandbox.h"
 #include "casemate/kinds/codeact/run.h"
@@ -127,7 +127,7 @@ class Ours {
 
   // Of the agent and what else lives for one sandbox that does nothing.
   std::vector<double> idle_bytes() {
-    const auto layout = linux_backend::detect_layout();
+    const auto layout = linux_backend::detect_groups().layout;
     std::vector<SandboxKey> keys;
     std::vector<double> samples;
     for (int i = 0; i < kIdle; ++i) {

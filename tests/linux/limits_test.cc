@@ -10,9 +10,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
-#include "casemate/backends/linux/control_groups.h"
+#include "casemate/backends/linux/group_detection.h"
 #include "tests/linux/linux_test.h"
 #include "tests/support/expect_refusal.h"
 
@@ -28,14 +31,6 @@ class LinuxLimits : public LinuxTest {
     SandboxSpec wanted = spec();
     wanted.resources = resources;
     return acquire(key(), wanted);
-  }
-  void SetUp() override {
-    LinuxTest::SetUp();
-    if (IsSkipped()) return;
-    const auto layout = linux_backend::detect_layout();
-    if (!layout.memory || !layout.pids || !layout.cpu || !layout.accounting) {
-      GTEST_SKIP() << "memory, pids or cpu control groups are not to be had here";
-    }
   }
 };
 
@@ -273,14 +268,14 @@ TEST_F(LinuxLimits, OpenFilesAboveTheHostsOwnBoundAreRefusedWhenStated) {
 // RL-06
 TEST_F(LinuxLimits, WhereAControllerCannotBeWrittenADefaultRunsAndAStatedLimitIsRefused) {
   NEEDS_CONTROL_GROUPS();
-  const auto layout = linux_backend::detect_layout();
+  const auto layout = linux_backend::detect_groups().layout;
   int channel[2];
   ASSERT_EQ(pipe(channel), 0);
   const pid_t child = fork();
   if (child == 0) {
     // A mount namespace of its own in which the memory hierarchy is read-only, as a container's is.
     std::string answer = "no namespace";
-    const std::string& path = layout.memory->mount;
+    const std::string& path = layout.memory->base;
     if (unshare(CLONE_NEWNS) == 0 &&
         mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
         mount(path.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
@@ -361,6 +356,34 @@ TEST_F(LinuxLimits, AKillBelowTheProcessorSecondsNamesNoLimit) {
   EXPECT_EQ(result.limit, std::nullopt);
 }
 
+TEST_F(LinuxLimits, WhatDatagramsHoldIsBoundedToo) {
+  NEEDS_CONTROL_GROUPS();
+  Resources resources;
+  resources.memory_bytes = stated(32 * kMiB);
+  resources.disk_bytes = stated(1 * kMiB);
+  // At most 160 MiB are tried; what a socket may hold below any bound is some KiB.
+  const ExecResult result = limited(resources)->exec(python(R"(
+import socket
+held = []
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); sender.setblocking(False)
+for _ in range(40):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('127.0.0.1', 0)); s.setblocking(False)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22); held.append(s)
+    try:
+        for _ in range(70): sender.sendto(b'x' * 60000, s.getsockname())
+    except OSError: pass
+kept = 0
+for s in held:
+    try:
+        while True: kept += len(s.recv(65536))
+    except OSError: pass
+print(kept >> 20)
+)"),
+                                                     {});
+  EXPECT_EQ(result.outcome, Outcome::exited) << result.stderr;
+  EXPECT_LT(std::stoi("0" + result.stdout), 40);
+}
+
 TEST_F(LinuxLimits, TheShareOfAProcessorHolds) {
   NEEDS_CONTROL_GROUPS();
   Resources resources;
@@ -396,6 +419,89 @@ TEST_F(LinuxLimits, ProcessorTimeAndPeakMemoryAreCountedForAllItStarted) {
   EXPECT_GE(result.cpu, 300ms);
   EXPECT_GE(result.peak_memory, 100 * kMiB);
   EXPECT_LT(result.peak_memory, 200 * kMiB);
+}
+
+// RL-06
+class LinuxWithoutControlGroups : public LinuxTest {
+ protected:
+  std::shared_ptr<Sandbox> limited(const Resources& resources) {
+    if (!own_) {
+      own_.emplace(LinuxBackendOptions{
+          .state_dir = state(), .log = {}, .control_groups = ControlGroups::none});
+    }
+    SandboxSpec wanted = spec();
+    wanted.resources = resources;
+    return own_->acquire(key(), wanted, {});
+  }
+  void TearDown() override {
+    own_.reset();
+    LinuxTest::TearDown();
+  }
+
+ private:
+  std::optional<LinuxBackend> own_;
+};
+
+TEST_F(LinuxWithoutControlGroups, DefaultsRunAndWhatIsNotHeldIsSaid) {
+  const auto sandbox = limited({});
+  EXPECT_EQ(sandbox->info().limits_not_held, (std::set<Limit>{Limit::memory, Limit::cpu}));
+  EXPECT_EQ(control_groups_of(sandbox->info().id), std::vector<std::string>{});
+  const ExecResult result = sandbox->exec(
+      python("b = bytearray(50 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\n" + spin("0.2")),
+      {});
+  EXPECT_EQ(result.exit_code, 0);
+  // Of the process itself, as the kernel tells its parent.
+  EXPECT_GE(result.cpu, 200ms);
+  EXPECT_GE(result.peak_memory, 50 * kMiB);
+  EXPECT_LT(result.peak_memory, 200 * kMiB);
+}
+
+TEST_F(LinuxWithoutControlGroups, StatedLimitsThatNeedThemAreRefusedWithTheReason) {
+  Resources resources;
+  resources.memory_bytes = stated(64 * kMiB);
+  expect_refusal<SandboxLimitNotEnforceable>([&] { limited(resources); }, {"memory", "options"});
+  resources = {};
+  resources.cpu_millis = stated(500);
+  expect_refusal<SandboxLimitNotEnforceable>([&] { limited(resources); }, {"cpu", "options"});
+  resources = {};
+  resources.cpu_seconds = stated(5);
+  expect_refusal<SandboxLimitNotEnforceable>([&] { limited(resources); }, {"cpu", "options"});
+}
+
+TEST_F(LinuxWithoutControlGroups, ProcessesDiskFilesAndTimeAreHeldAsEver) {
+  Resources resources;
+  resources.pids = stated(20);
+  resources.disk_bytes = stated(4 * kMiB);
+  resources.open_files = stated(32);
+  const auto sandbox = limited(resources);
+  const auto forks = [&](int count) {
+    return sandbox->exec(python("import os, time\nfor i in range(" + std::to_string(count) +
+                                "):\n  if os.fork() == 0: time.sleep(60)\nprint('all')"),
+                         {});
+  };
+  EXPECT_EQ(forks(19).stdout, "all\n");
+  const ExecResult over = forks(20);
+  EXPECT_THAT(over.stderr, HasSubstr("BlockingIOError"));
+  EXPECT_TRUE(over.stopped_known);
+  EXPECT_EQ(sandbox->exec(shell("head -c 5M /dev/zero > fill"), {}).limit, Limit::disk);
+  EXPECT_EQ(sandbox->exec(shell("ulimit -n"), {}).stdout, "32\n");
+  ExecRequest bomb = python("import os\nwhile True:\n  try: os.fork()\n  except OSError: pass");
+  bomb.timeout = 500ms;
+  EXPECT_EQ(sandbox->exec(bomb, {}).outcome, Outcome::timed_out);
+  EXPECT_EQ(sandbox->exec(shell("echo warm"), {}).stdout, "warm\n");
+}
+
+// The bound of each process where nobody counts for all of them.
+TEST_F(LinuxWithoutControlGroups, UnstatedProcessorSecondsBoundEachProcess) {
+  Resources resources;
+  resources.cpu_seconds = ResourceLimit{.value = 1, .stated = false};
+  const auto sandbox = limited(resources);
+  EXPECT_TRUE(sandbox->info().limits_not_held.contains(Limit::cpu));
+  ExecRequest busy = python("while True: pass");
+  busy.timeout = 30s;
+  const ExecResult result = sandbox->exec(busy, {});
+  EXPECT_EQ(result.signal, "SIGKILL");
+  EXPECT_LT(result.cpu, 2s);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <map>
 #include <sstream>
 
-#include "casemate/backends/linux/control_groups.h"
+#include "casemate/backends/linux/group_detection.h"
 #include "casemate/backends/linux/state_directory.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/process.h"
@@ -99,11 +99,11 @@ std::set<ProcessIdentity> still_running(const std::set<ProcessIdentity>& process
 }
 
 bool control_groups_are_had() {
-  const auto layout = linux_backend::detect_layout();
+  const auto layout = linux_backend::detect_groups().layout;
   if (!layout.memory || !layout.pids || !layout.cpu) return false;
   for (const auto& place : {layout.memory, layout.pids, layout.cpu}) {
-    const std::string own = place->mount + "/casemate";
-    if (access((fs::exists(own) ? own : place->mount).c_str(), W_OK) < 0) return false;
+    const std::string own = place->base + "/casemate";
+    if (access((fs::exists(own) ? own : place->base).c_str(), W_OK) < 0) return false;
   }
   return true;
 }

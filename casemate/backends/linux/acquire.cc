@@ -34,7 +34,7 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
                                                      const CallControl& control) {
   check_key(key);
   check_spec(spec);
-  linux_backend::check_servable(spec, declarations());
+  linux_backend::check_servable(spec, declarations(), groups_.missing);
   check_control(control);
   const std::string digest = identity_digest(key, spec.kind);
   const std::string fingerprint = spec_fingerprint(spec, guest::guest_build_id());
@@ -147,7 +147,8 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(
     if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
     return std::move(*connection);
   };
-  parts.account = [held, layout = held_part(layout_, record.ungrouped)](std::string_view call) {
+  parts.account = [held,
+                   layout = held_part(record.groups, record.ungrouped)](std::string_view call) {
     return std::make_shared<LinuxCallAccounting>(
         layout, held->record.id, std::string(call),
         CallBounds{.pids = held->record.pids,

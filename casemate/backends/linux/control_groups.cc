@@ -1,7 +1,6 @@
 #include "casemate/backends/linux/control_groups.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,6 +8,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "casemate/backends/linux/group_detection.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
 
@@ -19,38 +19,8 @@ constexpr std::string_view kOwnGroup = "casemate";
 constexpr std::uint64_t kPeriodMicroseconds = 100000;
 constexpr const char* kSocketMemoryFile = "memory.kmem.tcp.limit_in_bytes";
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t end = text.find(separator);
-    if (!text.substr(0, end).empty()) parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
-bool contains(const std::vector<std::string_view>& parts, std::string_view word) {
-  return std::find(parts.begin(), parts.end(), word) != parts.end();
-}
-
-// mountinfo writes space, tab, newline and backslash as three octal digits.
-std::string unescape(std::string_view text) {
-  std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    int value = 0;
-    if (text[i] == '\\' && i + 3 < text.size() &&
-        std::from_chars(&text[i + 1], &text[i + 4], value, 8).ptr == &text[i + 4]) {
-      result += static_cast<char>(value);
-      i += 3;
-    } else {
-      result += text[i];
-    }
-  }
-  return result;
-}
-
 std::string own_group(const ControllerPlace& place) {
-  return place.mount + "/" + std::string(kOwnGroup);
+  return place.base + "/" + std::string(kOwnGroup);
 }
 std::string sandbox_group(const ControllerPlace& place, std::string_view id) {
   return own_group(place) + "/" + std::string(id);
@@ -89,7 +59,7 @@ class Steps {
   // The groups from the hierarchy's root down to the one that holds a sandbox's programs.
   void programs(const ControllerPlace& place, std::string_view id, std::string_view controller,
                 Limit limit) {
-    hand_down(place, place.mount, controller, limit);
+    hand_down(place, place.base, controller, limit);
     for (const std::string& group : {own_group(place), sandbox_group(place, id)}) {
       directory(group, limit);
       hand_down(place, group, controller, limit);
@@ -123,7 +93,7 @@ std::optional<std::uint64_t> read_keyed(const std::string& path, std::string_vie
   try {
     const auto text = sys::read_file_if_there(AT_FDCWD, path.c_str(), 65536);
     if (!text) return std::nullopt;
-    for (const std::string_view line : split(*text, '\n')) {
+    for (const std::string_view line : split_parts(*text, '\n')) {
       if (line.starts_with(key) && line.size() > key.size() && line[key.size()] == ' ') {
         return parse_number(line.substr(key.size() + 1));
       }
@@ -134,56 +104,6 @@ std::optional<std::uint64_t> read_keyed(const std::string& path, std::string_vie
 }
 
 }  // namespace
-
-ControlGroupLayout parse_layout(std::string_view mountinfo, std::string_view unified_controllers) {
-  std::map<std::string_view, std::string, std::less<>> version1;
-  std::optional<std::string> unified;
-  for (const std::string_view line : split(mountinfo, '\n')) {
-    const std::size_t middle = line.find(" - ");
-    if (middle == std::string_view::npos) continue;
-    const auto before = split(line.substr(0, middle), ' ');
-    const auto after = split(line.substr(middle + 3), ' ');
-    if (before.size() < 5 || after.size() < 3) continue;
-    const std::string mount = unescape(before[4]);
-    if (after[0] == "cgroup2" && !unified) unified = mount;
-    if (after[0] != "cgroup") continue;
-    for (const std::string_view controller : split(after[2], ',')) {
-      version1.try_emplace(controller, mount);
-    }
-  }
-  const auto offered = split(unified_controllers, ' ');
-  const auto place = [&](std::string_view name,
-                         bool always_unified) -> std::optional<ControllerPlace> {
-    if (const auto found = version1.find(name); found != version1.end()) {
-      return ControllerPlace{found->second, false};
-    }
-    if (unified && (always_unified || contains(offered, name))) {
-      return ControllerPlace{*unified, true};
-    }
-    return std::nullopt;
-  };
-  return {.memory = place("memory", false),
-          .pids = place("pids", false),
-          .cpu = place("cpu", false),
-          // Version 2 counts processor time in every group, with or without its controller.
-          .accounting = place("cpuacct", true)};
-}
-
-ControlGroupLayout detect_layout() {
-  try {
-    const std::string mounts = sys::read_file_at(AT_FDCWD, "/proc/self/mountinfo", 16 << 20);
-    const ControlGroupLayout first = parse_layout(mounts, "");
-    std::string offered;
-    if (first.accounting && first.accounting->unified) {
-      const std::string file = first.accounting->mount + "/cgroup.controllers";
-      offered = sys::read_file_if_there(AT_FDCWD, file.c_str(), 4096).value_or("");
-      std::replace(offered.begin(), offered.end(), '\n', ' ');
-    }
-    return parse_layout(mounts, offered);
-  } catch (const std::system_error&) {
-    return {};
-  }
-}
 
 ControlGroupLayout held_part(ControlGroupLayout layout, const std::set<Limit>& ungrouped) {
   if (ungrouped.contains(Limit::memory)) layout.memory.reset();

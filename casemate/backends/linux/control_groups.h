@@ -9,6 +9,9 @@
 //   casemate/<sandbox id>/calls/call-<id>
 //                                   one a call: its process bound and its counters
 //
+// When memory runs out the kernel ends one process, not the group (memory.oom.group stays 0): a
+// program may outlive a child that took too much.
+//
 // Programs are bounded apart from the guest's own processes, so that neither the kernel's choice
 // when memory runs out nor a spent processor share ends or stops the process that has to end them.
 //
@@ -30,8 +33,9 @@ namespace casemate::linux_backend {
 
 // Where one controller is to be had.
 struct ControllerPlace {
-  // Mount point of its hierarchy.
-  std::string mount;
+  // The directory in which the group `casemate` is made: the root of the hierarchy, or the highest
+  // group above this process that was given to its user.
+  std::string base;
   // Version 2, one hierarchy for all.
   bool unified = false;
   friend bool operator==(const ControllerPlace&, const ControllerPlace&) = default;
@@ -45,14 +49,6 @@ struct ControlGroupLayout {
   std::optional<ControllerPlace> accounting;
   friend bool operator==(const ControlGroupLayout&, const ControlGroupLayout&) = default;
 };
-
-// Reads the layout out of the text of /proc/self/mountinfo. `unified_controllers` is what the root
-// of the version 2 hierarchy offers (its file cgroup.controllers). A controller of version 1 wins:
-// it is in one hierarchy only.
-ControlGroupLayout parse_layout(std::string_view mountinfo, std::string_view unified_controllers);
-
-// The layout of this machine. Empty where there are no control groups.
-ControlGroupLayout detect_layout();
 
 // The layout without the controllers whose groups could not be had.
 ControlGroupLayout held_part(ControlGroupLayout layout, const std::set<Limit>& ungrouped);

@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,16 +18,16 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr char kVersion1[] =
-    "25 24 0:22 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
-    "26 25 0:23 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
-    "27 25 0:24 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
-    "28 25 0:25 / /sys/fs/cgroup/with\\040space rw,relatime - cgroup cgroup rw,pids\n";
-constexpr char kVersion2[] =
-    "25 24 0:22 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
-constexpr char kHybrid[] =
-    "27 25 0:24 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
-    "25 24 0:22 / /sys/fs/cgroup/unified rw shared:4 - cgroup2 cgroup2 rw\n";
+ControlGroupLayout version1() {
+  const ControllerPlace cpu{"/sys/fs/cgroup/cpu,cpuacct", false};
+  return {ControllerPlace{"/sys/fs/cgroup/memory", false},
+          ControllerPlace{"/sys/fs/cgroup/with space", false}, cpu, cpu};
+}
+
+ControlGroupLayout version2() {
+  const ControllerPlace place{"/sys/fs/cgroup", true};
+  return {place, place, place, place};
+}
 
 Resources resources() {
   Resources values;
@@ -46,38 +48,9 @@ std::vector<std::string> written(const std::vector<GroupStep>& steps) {
   return lines;
 }
 
-TEST(ControlGroupLayout, FindsTheHierarchiesOfVersion1) {
-  const ControlGroupLayout layout = parse_layout(kVersion1, "");
-  EXPECT_EQ(layout.memory, (ControllerPlace{"/sys/fs/cgroup/memory", false}));
-  EXPECT_EQ(layout.pids, (ControllerPlace{"/sys/fs/cgroup/with space", false}));
-  EXPECT_EQ(layout.cpu, (ControllerPlace{"/sys/fs/cgroup/cpu,cpuacct", false}));
-  EXPECT_EQ(layout.accounting, layout.cpu);
-}
-
-TEST(ControlGroupLayout, TakesFromVersion2OnlyWhatItOffers) {
-  const ControllerPlace place{"/sys/fs/cgroup", true};
-  EXPECT_EQ(parse_layout(kVersion2, "cpuset cpu io memory pids"),
-            (ControlGroupLayout{place, place, place, place}));
-  EXPECT_EQ(parse_layout(kVersion2, "cpuset memory"),
-            (ControlGroupLayout{place, std::nullopt, std::nullopt, place}));
-}
-
-TEST(ControlGroupLayout, AHybridsControllersAreWhereTheyAre) {
-  const ControlGroupLayout layout = parse_layout(kHybrid, "");
-  EXPECT_EQ(layout.memory, (ControllerPlace{"/sys/fs/cgroup/memory", false}));
-  EXPECT_EQ(layout.pids, std::nullopt);
-  EXPECT_EQ(layout.accounting, (ControllerPlace{"/sys/fs/cgroup/unified", true}));
-}
-
-TEST(ControlGroupLayout, OddLinesGiveNothing) {
-  EXPECT_EQ(parse_layout("", ""), ControlGroupLayout{});
-  EXPECT_EQ(parse_layout("a - \n - cgroup\n1 2 3 - cgroup c rw,memory\n\\", ""),
-            ControlGroupLayout{});
-}
-
 TEST(ControlGroups, AVersion1SandboxIsBoundedInEachHierarchy) {
   EXPECT_THAT(
-      written(sandbox_steps(parse_layout(kVersion1, ""), "ID", resources())),
+      written(sandbox_steps(version1(), "ID", resources())),
       ElementsAre("/sys/fs/cgroup/memory/casemate : memory",
                   "/sys/fs/cgroup/memory/casemate/ID : memory",
                   "/sys/fs/cgroup/memory/casemate/ID/calls : memory",
@@ -96,7 +69,7 @@ TEST(ControlGroups, AVersion1SandboxIsBoundedInEachHierarchy) {
 
 TEST(ControlGroups, AVersion2SandboxHandsEachControllerDown) {
   EXPECT_THAT(
-      written(sandbox_steps(parse_layout(kVersion2, "cpu memory pids"), "ID", resources())),
+      written(sandbox_steps(version2(), "ID", resources())),
       ElementsAre("/sys/fs/cgroup/cgroup.subtree_control = +memory : memory",
                   "/sys/fs/cgroup/casemate : memory",
                   "/sys/fs/cgroup/casemate/cgroup.subtree_control = +memory : memory",
@@ -118,17 +91,84 @@ TEST(ControlGroups, AVersion2SandboxHandsEachControllerDown) {
 }
 
 TEST(ControlGroups, ACallHasAProcessBound) {
-  EXPECT_THAT(written(call_steps(parse_layout(kVersion2, "memory pids"), "ID", "abc", 128)),
+  EXPECT_THAT(written(call_steps(version2(), "ID", "abc", 128)),
               ElementsAre("/sys/fs/cgroup/casemate/ID/calls/call-abc : memory",
                           "/sys/fs/cgroup/casemate/ID/calls/call-abc/pids.max = 128 : pids"));
-  EXPECT_EQ(call_directories(parse_layout(kVersion1, ""), "ID", "abc").size(), 3U);
-  EXPECT_THAT(member_directories(parse_layout(kVersion1, ""), "ID", "abc"),
+  EXPECT_EQ(call_directories(version1(), "ID", "abc").size(), 3U);
+  EXPECT_THAT(member_directories(version1(), "ID", "abc"),
               ElementsAre("/sys/fs/cgroup/memory/casemate/ID/calls/call-abc",
                           "/sys/fs/cgroup/with space/casemate/ID/calls/call-abc",
                           "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/calls/call-abc",
                           "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/calls"));
-  EXPECT_THAT(call_directories(parse_layout(kVersion2, "memory pids"), "ID", "abc"),
+  EXPECT_THAT(call_directories(version2(), "ID", "abc"),
               ElementsAre("/sys/fs/cgroup/casemate/ID/calls/call-abc"));
+}
+
+// The rules of version 2 that matter, in memory: what a group offers is what the one above handed
+// on, a bound's file is there only where its controller is, and a group that hands controllers on
+// has no processes of its own (unless it is the root).
+class FakeKernel {
+ public:
+  FakeKernel() { groups_["/sys/fs/cgroup"]; }
+
+  std::string apply(const GroupStep& step) {
+    if (step.file.empty()) {
+      if (!groups_.contains(parent(step.directory))) return "no group above " + step.directory;
+      groups_[step.directory];
+      return "";
+    }
+    const auto found = groups_.find(step.directory);
+    if (found == groups_.end()) return "no group " + step.directory;
+    Group& group = found->second;
+    if (step.file != "cgroup.subtree_control") {
+      const std::string controller = step.file.substr(0, step.file.find('.'));
+      return offered(step.directory).contains(controller) ? "" : "no file " + step.file;
+    }
+    if (group.processes && step.directory != "/sys/fs/cgroup") return "EBUSY " + step.directory;
+    const std::string controller = step.value.substr(1);
+    if (!offered(step.directory).contains(controller)) return "not offered: " + controller;
+    group.handed_on.insert(controller);
+    return "";
+  }
+
+  std::string put_process(const std::string& directory) {
+    const auto found = groups_.find(directory);
+    if (found == groups_.end()) return "no group " + directory;
+    if (!found->second.handed_on.empty()) return "EBUSY " + directory;
+    found->second.processes = true;
+    return "";
+  }
+
+ private:
+  struct Group {
+    std::set<std::string> handed_on;
+    bool processes = false;
+  };
+  std::set<std::string> offered(const std::string& directory) const {
+    if (directory == "/sys/fs/cgroup") return {"cpu", "io", "memory", "pids"};
+    return groups_.at(parent(directory)).handed_on;
+  }
+  static std::string parent(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+  std::map<std::string, Group> groups_;
+};
+
+TEST(ControlGroups, AVersion2KernelTakesEveryStepAndEveryProcess) {
+  FakeKernel kernel;
+  const auto apply = [&](const std::vector<GroupStep>& steps) {
+    for (const GroupStep& step : steps) EXPECT_EQ(kernel.apply(step), "") << step.file;
+  };
+  for (const char* id : {"ONE", "TWO"}) {
+    apply(sandbox_steps(version2(), id, resources()));
+    ASSERT_EQ(agent_directories(version2(), id).size(), 1U);
+    EXPECT_EQ(kernel.put_process(agent_directories(version2(), id)[0]), "");
+    // A second one while the first has its processes, with nothing written above them.
+    for (const char* call : {"abc", "def"}) {
+      apply(call_steps(version2(), id, call, 128));
+      ASSERT_EQ(member_directories(version2(), id, call).size(), 1U);
+      EXPECT_EQ(kernel.put_process(member_directories(version2(), id, call)[0]), "");
+    }
+  }
 }
 
 TEST(ControlGroups, NothingIsMadeWhereThereAreNone) {

@@ -44,6 +44,7 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
                 .created = boot_time(),
                 .labels = spec.labels,
                 .limits_not_held = {},
+                .groups = groups_.layout,
                 .ungrouped = {},
                 .pids = spec.resources.pids.value,
                 .cpu_seconds = 0,
@@ -59,12 +60,12 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
     sys::make_directory_at(found.fresh(), record.id.c_str(), 0700);
     UniqueFd directory = open_sandbox(found.fresh(), record.id);
     if (!directory) sys::throw_errno("opening the sandbox's directory");
-    const auto failed = carry_out(sandbox_steps(layout_, record.id, spec.resources));
+    const auto failed = carry_out(sandbox_steps(record.groups, record.id, spec.resources));
     record.limits_not_held = linux_backend::settle_limits(spec.resources, declarations(), failed);
     for (const auto& [limit, why] : failed) record.ungrouped.insert(limit);
     if (!failed.contains(Limit::cpu)) {
-      if (layout_.cpu) record.cpu_millis = spec.resources.cpu_millis.value;
-      if (layout_.accounting && spec.resources.cpu_seconds) {
+      if (record.groups.cpu) record.cpu_millis = spec.resources.cpu_millis.value;
+      if (record.groups.accounting && spec.resources.cpu_seconds) {
         record.cpu_seconds = spec.resources.cpu_seconds->value;
       }
     }
@@ -99,7 +100,7 @@ std::uint64_t LinuxBackend::Impl::ask_keeper(const Record& record, const Sandbox
   guest::CreateSandbox request{};
   copy_text(request.id, record.id);
   copy_text(request.work_dir, record.work_dir);
-  for (const std::string& path : sandbox_directories(layout_, record.id)) {
+  for (const std::string& path : sandbox_directories(record.groups, record.id)) {
     copy_text(request.control_group_paths[request.control_groups++], path);
   }
   request.disk_bytes = resources.disk_bytes.value;
@@ -107,13 +108,13 @@ std::uint64_t LinuxBackend::Impl::ask_keeper(const Record& record, const Sandbox
   request.open_files =
       record.limits_not_held.contains(Limit::files) ? 0 : resources.open_files.value;
   // Without the controller the kernel still counts processes by user and user namespace.
-  if (!held_part(layout_, record.ungrouped).pids) request.processes = resources.pids.value;
+  if (!held_part(record.groups, record.ungrouped).pids) request.processes = resources.pids.value;
   // Beside a counter of the call's it is for a process that nobody looked at in time: later, so
   // that the counter, which names the limit, is first.
   if (resources.cpu_seconds) {
     request.cpu_seconds = resources.cpu_seconds->value + (record.cpu_seconds != 0 ? 1 : 0);
   }
-  const std::vector<UniqueFd> members = open_members(agent_directories(layout_, record.id));
+  const std::vector<UniqueFd> members = open_members(agent_directories(record.groups, record.id));
   std::vector<int> descriptors{directory};
   for (const UniqueFd& member : members) descriptors.push_back(member.get());
   return keeper_.create(request, descriptors, control);

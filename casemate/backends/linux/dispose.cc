@@ -92,7 +92,8 @@ bool LinuxBackend::Impl::end(int parent, const std::string& name) {
   // The directory's name is the id wherever it was not given another.
   const std::string id = record ? record->id : name;
   bool gone = true;
-  for (const std::string& group : sandbox_directories(layout_, id)) {
+  for (const std::string& group :
+       sandbox_directories(record ? record->groups : groups_.layout, id)) {
     if (sys::remove_control_group(group) != 0) gone = false;
   }
   // Otherwise it stays for the next sweep, which finds the groups by it.

@@ -37,14 +37,15 @@ auto as_provider(Act&& act) {
 }  // namespace
 
 LinuxBackend::Impl::Impl(LinuxBackendOptions options)
-    : options_(std::move(options)), layout_(detect_layout()) {
+    : options_(std::move(options)),
+      groups_(options_.control_groups == ControlGroups::none ? no_groups() : detect_groups()) {
   if (options_.state_dir.empty()) {
     options_.state_dir = default_state_directory(geteuid(), secure_getenv("XDG_RUNTIME_DIR"));
   }
 }
 
 BackendDeclarations LinuxBackend::Impl::declarations() const {
-  return linux_backend::declare(layout_);
+  return linux_backend::declare(groups_.layout);
 }
 
 const StateDirectory& LinuxBackend::Impl::state() {
@@ -64,7 +65,7 @@ std::vector<SandboxRecord> LinuxBackend::Impl::list() {
     if (!directory || !is_alive(directory.get())) continue;
     const std::optional<Record> record = read_record(directory.get());
     if (!record) continue;
-    const SandboxUse use = read_use(layout_, record->id);
+    const SandboxUse use = read_use(record->groups, record->id);
     records.push_back(
         {.id = record->id,
          .backend = "linux",

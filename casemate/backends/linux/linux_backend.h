@@ -10,12 +10,17 @@
 
 namespace casemate {
 
+// Whether control groups bound sandboxes, where this user may make them. Without any, memory, the
+// share of processors and processor seconds are not held, processes are counted by user.
+enum class ControlGroups { where_possible, none };
+
 struct LinuxBackendOptions {
   // Where sandboxes are found by every process of this user; made with mode 700. Empty:
   // /run/casemate for root, else casemate in $XDG_RUNTIME_DIR or /run/user/UID, where one of them
   // is the user's and private, else /tmp/casemate-UID.
   std::string state_dir;
   Log log;
+  ControlGroups control_groups = ControlGroups::where_possible;
 };
 
 // Sandboxes out of the kernel's own parts, without a daemon or a setuid helper: namespaces, a root

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "casemate/backends/linux/control_groups.h"
+#include "casemate/backends/linux/group_detection.h"
 #include "casemate/backends/linux/held_sandboxes.h"
 #include "casemate/backends/linux/keeper_client.h"
 #include "casemate/backends/linux/linux_backend.h"
@@ -55,7 +56,7 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
   void sweep_sandboxes();
 
   LinuxBackendOptions options_;
-  const linux_backend::ControlGroupLayout layout_;
+  const linux_backend::DetectedGroups groups_;
   linux_backend::KeeperClient keeper_;
   linux_backend::HeldSandboxes held_;
   std::mutex mutex_;

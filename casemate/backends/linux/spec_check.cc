@@ -119,7 +119,12 @@ BackendDeclarations declare(const ControlGroupLayout& layout) {
   return declared;
 }
 
-void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared) {
+void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared,
+                    const std::map<Limit, std::string>& missing) {
+  for (const UnheldBound& bound : unheld_bounds(spec.resources, declared)) {
+    const auto why = missing.find(bound.limit);
+    if (bound.stated && why != missing.end()) refuse_limit(bound.limit, why->second);
+  }
   // The host's floor is the router's to know; the rest is the same for both.
   if (const auto refused = match_declarations(spec, Isolation::process, declared)) {
     refused->raise(refused->message, refused->hint);

@@ -15,8 +15,9 @@ BackendDeclarations declare(const ControlGroupLayout& layout);
 
 // Refuses, before anything is made, a spec that the backend cannot serve: also one that did not
 // come through a router, by the router's own rules (`match_declarations`). Throws the refusals of
-// `SandboxBackend::acquire` and of the router.
-void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared);
+// `SandboxBackend::acquire` and of the router. `missing` says why a limit is not declared.
+void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared,
+                    const std::map<Limit, std::string>& missing = {});
 
 // The default bounds that are not held as they stand: by the declaration, because the kernel
 // refused them (`failed`, with its reasons), or because a hard limit of this process, which it may

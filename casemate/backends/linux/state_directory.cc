@@ -66,6 +66,35 @@ std::string text_of(const json::value& value) {
 
 }  // namespace
 
+namespace {
+
+json::value encode_place(const std::optional<ControllerPlace>& place) {
+  if (!place) return nullptr;
+  return json::object{{"base", text_value(place->base)}, {"unified", place->unified}};
+}
+
+std::optional<ControllerPlace> decode_place(const json::value& value) {
+  if (value.is_null()) return std::nullopt;
+  const json::object& object = value.as_object();
+  return ControllerPlace{text_of(object.at("base")), object.at("unified").as_bool()};
+}
+
+json::object encode_layout(const ControlGroupLayout& layout) {
+  return {{"memory", encode_place(layout.memory)},
+          {"pids", encode_place(layout.pids)},
+          {"cpu", encode_place(layout.cpu)},
+          {"accounting", encode_place(layout.accounting)}};
+}
+
+ControlGroupLayout decode_layout(const json::object& object) {
+  return {.memory = decode_place(object.at("memory")),
+          .pids = decode_place(object.at("pids")),
+          .cpu = decode_place(object.at("cpu")),
+          .accounting = decode_place(object.at("accounting"))};
+}
+
+}  // namespace
+
 std::string encode_record(const Record& record) {
   json::array labels;
   for (const auto& [name, value] : record.labels) {
@@ -83,6 +112,7 @@ std::string encode_record(const Record& record) {
                                      {"created", record.created},
                                      {"labels", std::move(labels)},
                                      {"limits_not_held", names_of(record.limits_not_held)},
+                                     {"groups", encode_layout(record.groups)},
                                      {"ungrouped", names_of(record.ungrouped)},
                                      {"pids", record.pids},
                                      {"cpu_seconds", record.cpu_seconds},
@@ -111,6 +141,7 @@ std::optional<Record> decode_record(std::string_view text) {
                   .created = object.at("created").to_number<std::uint64_t>(),
                   .labels = {},
                   .limits_not_held = limits("limits_not_held"),
+                  .groups = decode_layout(object.at("groups").as_object()),
                   .ungrouped = limits("ungrouped"),
                   .pids = object.at("pids").to_number<std::uint64_t>(),
                   .cpu_seconds = object.at("cpu_seconds").to_number<std::uint64_t>(),

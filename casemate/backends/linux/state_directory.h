@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "casemate/backends/linux/control_groups.h"
 #include "casemate/core/control.h"
 #include "casemate/core/limits.h"
 #include "casemate/core/spec.h"
@@ -41,7 +42,9 @@ struct Record {
   std::uint64_t created = 0;
   std::map<std::string, std::string> labels;
   std::set<Limit> limits_not_held;
-  // Those of them that have no control group.
+  // Where its control groups are, also for a process that would make its own elsewhere.
+  ControlGroupLayout groups;
+  // Of the limits not held, those that have no control group.
   std::set<Limit> ungrouped;
   // What one call may have; needed by whoever opens one.
   std::uint64_t pids = 0;

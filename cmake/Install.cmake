@@ -11,6 +11,10 @@ if(TARGET casemate_program)
     install(TARGETS casemate_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
+# For backends of others, to be put inside a place of theirs (docs/writing-a-backend.md).
+add_dependencies(casemate_installed casemate-place-guest)
+install(TARGETS casemate-place-guest RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/casemate")
+
 get_property(library GLOBAL PROPERTY CASEMATE_LIBRARY)
 add_dependencies(casemate_installed casemate_fmt ${library})
 install(TARGETS casemate_headers casemate_fmt ${library} EXPORT casemate

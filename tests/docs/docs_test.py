@@ -65,6 +65,15 @@ class Documents(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertIn("42", result.stdout)
 
+    def test_the_guide_to_backends_shows_the_example_that_is_compiled(self):
+        example = "".join(path.read_text() for path in sorted((ROOT / "examples/bwrap").iterdir()))
+        guide = (ROOT / "docs/writing-a-backend.md").read_text()
+        shown = re.findall(r"^```cpp\n(.*?)^```$", guide, re.M | re.S)
+        self.assertGreater(len(shown), 3)
+        for text in shown:
+            with self.subTest(text=text):
+                self.assertIn(text, example)
+
     def test_files_and_targets_that_documents_name_are_there(self):
         for document in documents():
             prose = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.M | re.S)

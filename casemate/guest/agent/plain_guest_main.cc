@@ -1,5 +1,6 @@
-// A guest program over plain directories, for tests: `plain_guest ROOT` serves one call on
-// descriptor 3.
+// A guest program over plain directories: `casemate-place-guest ROOT` serves one call on descriptor
+// 3, with its directory below ROOT/workspace, and ends with it. It draws no boundary of its own: to
+// be started within one, and in tests (as plain_guest).
 
 #include <unistd.h>
 
@@ -14,6 +15,6 @@ int main(int argc, char** argv) try {
   casemate::guest::PlainPlace place(argv[1]);
   _exit(casemate::guest::serve_call(casemate::sys::UniqueFd(3), place));
 } catch (const std::exception& error) {
-  std::fprintf(stderr, "plain_guest: %s\n", error.what());
+  std::fprintf(stderr, "casemate-place-guest: %s\n", error.what());
   return 2;
 }

@@ -6,9 +6,10 @@
 
 namespace casemate::guest {
 
-// A place without a boundary: plain directories below a root, plain processes of this user. It
-// carries the whole guest library and `AgentSandbox` in tests, under sanitizers and without
-// privileges. It confines nothing and must never run a model's code.
+// A place that adds no boundary: plain directories below a root, plain processes of this user. It
+// confines nothing, so a model's code may run in it only within a boundary that somebody else drew:
+// what casemate-place-guest is for (docs/writing-a-backend.md). In tests it carries the whole guest
+// library and `AgentSandbox`, under sanitizers and without privileges.
 //
 // What stands in for a pid namespace: call process and exec-init are child subreapers, so all that
 // a program starts stays below them, and "kill everything" finds it by the parents in /proc.

@@ -12,6 +12,8 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -32,6 +34,9 @@ constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr std::uint64_t kMinRequestBound = 64 * kKiB;
 // Connections taken in one go, so that a flood does not keep a thread from everything else.
 constexpr int kMaxAccepted = 256;
+// How long a thread stays with a caller that it has just answered: the next call is most likely on
+// its way, and taken so without a hand-over.
+constexpr std::chrono::milliseconds kStay{5};
 
 HostToolAnswer refusal_of(const ChannelRequest& request) {
   return HostToolAnswer::refused(request.too_large ? "the arguments are too large for the host."
@@ -114,6 +119,7 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
   }
 
   void add(sys::UniqueFd socket) {
+    sys::make_blocking(socket.get(), kStay);
     const auto connection = std::make_shared<Connection>(std::move(socket), max_request);
     const std::lock_guard lock(mutex);
     if (closed) return;
@@ -163,11 +169,44 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
       const std::lock_guard own(connection->mutex);
       if (connection->cut_off) return;
     }
+    sys::Blocking blocking = sys::Blocking::no;
+    while (read_once(connection, blocking)) blocking = sys::Blocking::yes;
+  }
+
+  // Whether to stay with the connection.
+  bool read_once(const ConnectionPointer& connection, sys::Blocking blocking) {
     std::vector<ChannelRequest> requests;
-    if (!read_requests(*connection, requests)) {
-      held -= std::exchange(connection->counted, 0);
-      return drop(connection);
+    const bool going_on = read_requests(*connection, blocking, requests);
+    {
+      // While it was waited for, the channel may have been closed, and the run be gone.
+      const std::lock_guard own(connection->mutex);
+      if (connection->cut_off) return false;
     }
+    if (!going_on) {
+      held -= std::exchange(connection->counted, 0);
+      drop(connection);
+      return false;
+    }
+    if (requests.size() == 1 && (requests[0].id & kWaits) != 0 && connection->reader.held() == 0) {
+      return serve_and_stay(connection, requests[0]);
+    }
+    serve_all(connection, requests);
+    return false;
+  }
+
+  bool serve_and_stay(const ConnectionPointer& connection, const ChannelRequest& request) {
+    {
+      const std::lock_guard own(connection->mutex);
+      ++connection->in_flight;
+    }
+    serve_one(connection, request);
+    const std::lock_guard own(connection->mutex);
+    if (connection->cut_off) return false;
+    connection->paused = must_pause(*connection);
+    return !connection->paused;
+  }
+
+  void serve_all(const ConnectionPointer& connection, std::vector<ChannelRequest>& requests) {
     {
       const std::lock_guard own(connection->mutex);
       const std::size_t room = options.max_in_flight - connection->in_flight;
@@ -200,12 +239,13 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
   }
 
   // False when the caller is gone or makes no sense.
-  bool read_requests(Connection& connection, std::vector<ChannelRequest>& requests) {
+  bool read_requests(Connection& connection, sys::Blocking blocking,
+                     std::vector<ChannelRequest>& requests) {
     std::array<char, kReadBytes> buffer;
     try {
       while (requests.size() < options.max_in_flight) {
         const sys::ReceivedBytes received =
-            sys::receive_bytes(connection.socket.get(), buffer, sys::Blocking::no);
+            receive(connection, std::exchange(blocking, sys::Blocking::no), buffer);
         if (received.would_block) return true;
         if (received.bytes == 0) return false;
         const bool sound = connection.reader.feed({buffer.data(), received.bytes}, requests);
@@ -221,6 +261,13 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     } catch (const std::system_error&) {
       return false;
     }
+  }
+
+  sys::ReceivedBytes receive(const Connection& connection, sys::Blocking blocking,
+                             std::span<char> buffer) const {
+    std::optional<Crew::Busy> waiting;
+    if (blocking == sys::Blocking::yes) waiting.emplace(run.crew());
+    return sys::receive_bytes(connection.socket.get(), buffer, blocking);
   }
 
   // Half requests of all connections may not hold more than the run's answers may.

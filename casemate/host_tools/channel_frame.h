@@ -2,8 +2,8 @@
 
 // What a program and the host say to each other over the run's socket. Little-endian numbers.
 //
-//   request: u32 bytes that follow; u32 id, the caller's own; u16 bytes of the name; the name; the
-//            arguments, a JSON object as text
+//   request: u32 bytes that follow; u32 id, the caller's own but for `kWaits`; u16 bytes of the
+//            name; the name; the arguments, a JSON object as text
 //   answer:  u32 bytes that follow; u32 id of the request; u8 0: a JSON value, 1: a refusal; its
 //   text
 //
@@ -25,6 +25,10 @@ namespace casemate {
 inline constexpr std::size_t kLengthBytes = 4;
 // The id and the name's length.
 inline constexpr std::size_t kMinRequestBytes = 6;
+// Of an id: the caller sends nothing more on this connection before the answer, so that a thread
+// may stay with it and no other need be told. One that sends more all the same waits for the
+// answer.
+inline constexpr std::uint32_t kWaits = 0x80000000;
 // What an answer has beside its text; counts with it.
 inline constexpr std::uint64_t kAnswerFramingBytes = 9;
 // A request that announces more than this is not read over: the connection is closed.

@@ -1,6 +1,8 @@
 #include "casemate/sys/socket.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include <array>
@@ -86,6 +88,16 @@ UniqueFd connect_to_address(const std::string& text) {
   return made;
 }
 
+void make_blocking(int socket, std::chrono::microseconds patience) {
+  const int flags = fcntl(socket, F_GETFL);
+  if (flags < 0 || fcntl(socket, F_SETFL, flags & ~O_NONBLOCK) != 0) throw_errno("fcntl");
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience);
+  const timeval time{seconds.count(), (patience - seconds).count()};
+  if (setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) != 0) {
+    throw_errno("SO_RCVTIMEO");
+  }
+}
+
 void shut_down(int socket) noexcept { shutdown(socket, SHUT_RDWR); }
 
 std::pair<UniqueFd, UniqueFd> socket_pair(SocketType type) {
@@ -169,7 +181,7 @@ ReceivedBytes receive_bytes(int socket, std::span<char> buffer, Blocking blockin
     const ssize_t got = recv(socket, buffer.data(), buffer.size(), flags);
     if (got >= 0) return {.bytes = static_cast<std::size_t>(got)};
     if (errno == ECONNRESET) return {};
-    if (errno == EAGAIN && blocking == Blocking::no) return {.bytes = 0, .would_block = true};
+    if (errno == EAGAIN) return {.bytes = 0, .would_block = true};
     if (errno != EINTR) throw_errno("recv");
   }
 }

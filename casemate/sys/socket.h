@@ -2,6 +2,7 @@
 
 // Unix sockets and the descriptors that travel over them. No call here raises SIGPIPE.
 
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -39,6 +40,10 @@ UniqueFd accept_connection(int socket);
 // A blocking connection to a path, or to a name that begins with a NUL. Throws `std::system_error`.
 UniqueFd connect_to_address(const std::string& address);
 
+// Has `Blocking::yes` wait on this socket, and receive for at most `patience` (rounded up to the
+// kernel's clock). Throws `std::system_error`.
+void make_blocking(int socket, std::chrono::microseconds patience);
+
 // Ends a connection in both directions, for every process that holds it.
 void shut_down(int socket) noexcept;
 
@@ -67,6 +72,7 @@ ReceivedMessage receive_message(int socket, std::span<char> buffer, Blocking blo
 struct ReceivedBytes {
   // 0 with `!would_block`: the peer closed.
   std::size_t bytes = 0;
+  // Also: nothing came within the socket's patience.
   bool would_block = false;
 };
 ReceivedBytes receive_bytes(int socket, std::span<char> buffer, Blocking blocking);

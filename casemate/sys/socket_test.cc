@@ -92,5 +92,14 @@ TEST(Socket, RefusesAPathThatIsTooLongOrTaken) {
   EXPECT_THROW(bind_to_path(socket.get(), ""), std::system_error);
 }
 
+TEST(Socket, ABlockingReceiveWaitsNoLongerThanItsPatience) {
+  const auto [near, far] = socket_pair(SocketType::stream);
+  make_blocking(near.get(), std::chrono::milliseconds(1));
+  std::array<char, 8> buffer;
+  EXPECT_TRUE(receive_bytes(near.get(), buffer, Blocking::yes).would_block);
+  send_message(far.get(), std::string_view("abc"), {}, Blocking::yes);
+  EXPECT_EQ(receive_bytes(near.get(), buffer, Blocking::yes).bytes, 3U);
+}
+
 }  // namespace
 }  // namespace casemate::sys

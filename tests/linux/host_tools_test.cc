@@ -351,9 +351,7 @@ TEST_F(HostToolCut, ACallProcessThatIsKilledTakesTheProgramWithIt) {
   opened_.session->close();
   EXPECT_EQ(opened_.session->counters().dispatched, 1U);
   opened_.call->close();
-  // An inode may be another's by now; a process is what it is.
-  const auto after = processes_in("pid", name_space_);
-  EXPECT_TRUE(std::ranges::none_of(before, [&](const auto& each) { return after.contains(each); }));
+  for (const auto& [pid, start] : before) EXPECT_TRUE(wait_until_gone(pid));
 }
 
 TEST_F(HostTools, AreRefusedWhenTheHostHasGone) {

@@ -25,7 +25,10 @@ NONSENSE = "Error: the host's answer makes no sense.\n"
 LOST = "Error: the connection to the host was lost; whether the call was made is not known.\n"
 
 
-def answer(text, kind=0, number=1):
+ID = 0x80000001
+
+
+def answer(text, kind=0, number=ID):
     body = struct.pack("<IB", number, kind) + text
     return struct.pack("<I", len(body)) + body
 
@@ -90,7 +93,7 @@ class Case(unittest.TestCase):
             with self.subTest(who=who, parts=parts):
                 host = self.host(*parts)
                 self.assertEqual(self.run_argv(argv, host), expected)
-                self.assertEqual(host.requests, [struct.pack("<IH", 1, 1) + b'f{"a":1}'])
+                self.assertEqual(host.requests, [struct.pack("<IH", ID, 1) + b'f{"a":1}'])
 
 
 class Callers(Case):
@@ -112,7 +115,7 @@ class Callers(Case):
 
     def test_an_answer_that_makes_no_sense_is_none(self):
         for parts in ((b"\0" * 64,), (b"\xff" * 64,), (struct.pack("<I", 4) + b"abcdefgh",),
-                      (struct.pack("<IIB", 0xFFFFFFFF, 1, 0) + b"1",), (answer(b"1", kind=2),),
+                      (struct.pack("<IIB", 0xFFFFFFFF, ID, 0) + b"1",), (answer(b"1", kind=2),),
                       (answer(b"1", kind=0xFF),), (answer(b"1", number=2),), (answer(b"1", number=0),)):
             self.assertCallers((1, "", NONSENSE), *parts)
 
@@ -165,7 +168,7 @@ class CasemateCall(Case):
                 host = self.host(answer(b"1"))
                 text = b"x" * size
                 self.assertEqual(self.run_argv([str(CALL), "f", "-"], host, text), (0, "1\n", ""))
-                self.assertEqual(host.requests, [struct.pack("<IH", 1, 1) + b"f" + text])
+                self.assertEqual(host.requests, [struct.pack("<IH", ID, 1) + b"f" + text])
         host = self.host(answer(b"1"))
         most = (64 << 20) - 11
         self.assertEqual(self.run_argv([str(CALL), "f", "-"], host, b"x" * most)[0], 0)

@@ -14,13 +14,16 @@ what is in the interpreter: a shared json.py or socket.py does it no harm.
 import _socket
 import os
 import time
+from _struct import Struct
 
 __all__ = ["HostToolError", "call"]
 
 # Mirrors casemate/host_tools/channel_frame.h.
 _HEADER_BYTES = 9
-_ID = b"\1\0\0\0"
-_NO_REQUEST = b"\0\0\0\0"
+_unpack_header = Struct("<IIB").unpack_from
+# Its highest bit: nothing more comes on the connection before the answer.
+_ID = 0x80000001
+_NO_REQUEST = 0
 _MAX_NAME = 0xFFFF
 _MAX_LENGTH = 0xFFFFFFFF
 # Answers are bounded far below by the host; one that says more is none.
@@ -32,7 +35,7 @@ _ADDRESS = os.environ.get("CASEMATE_HOST_TOOLS", "/casemate/call/host-tools.sock
 _NAMES = os.environ.get("CASEMATE_HOST_TOOL_NAMES", "")
 
 # Connections that are kept while nobody uses them. The host takes 64 of a run, for all its processes.
-_MAX_IDLE = 4
+_MAX_IDLE = 8
 # How long a call waits for the host to take one more.
 _CONNECT_PATIENCE = 30.0
 
@@ -70,10 +73,16 @@ def _make_codec():
 
         scan = make_scanner(Context())
 
+        # One for all: without the table by which it would tell a cycle from a value that is nested
+        # too deeply, it keeps nothing between calls and threads.
+        encoder = make_encoder(None, _not_json, encode_basestring, None, ":", ",", False, False,
+                               False)
+
         def encode(value):
-            encoder = make_encoder({}, _not_json, encode_basestring, None, ":", ",", False, False,
-                                   False)
-            return "".join(encoder(value, 0))
+            try:
+                return "".join(encoder(value, 0))
+            except RecursionError:
+                raise ValueError("an argument is nested too deeply, or in itself") from None
 
         def decode(text):
             try:
@@ -100,24 +109,14 @@ def _make_codec():
 
 _encode, _decode = _make_codec()
 
-# Taking from and adding to a list is one step for every thread, and a child of a fork begins with
-# none of its parent's connections.
+# Connections that nobody uses. Taking from and adding to a list is one step for every thread, and a
+# child of a fork begins with none of its parent's.
 _idle = []
-_owner = os.getpid()
-
-
-def _take():
-    global _idle, _owner
-    if _owner != os.getpid():
-        _idle, _owner = [], os.getpid()
-    try:
-        return _idle.pop()
-    except IndexError:
-        return _connect()
+os.register_at_fork(after_in_child=_idle.clear)
 
 
 def _give_back(connection):
-    if len(_idle) < _MAX_IDLE and _owner == os.getpid():
+    if len(_idle) < _MAX_IDLE:
         _idle.append(connection)
     else:
         connection.close()
@@ -140,20 +139,20 @@ def _connect():
 
 
 def _receive_rest(connection, data, count):
-    """`data` and what follows it, `count` bytes; None when the host closed before."""
+    """`data` and what follows it, `count` bytes; empty when the host closed before."""
     parts = [data]
     missing = count - len(data)
     while missing > 0:
         data = connection.recv(min(missing, 1 << 20))
         if not data:
-            return None
+            return b""
         parts.append(data)
         missing -= len(data)
     return b"".join(parts)
 
 
 def _exchange(connection, request):
-    """The bytes of the answer; None when the host closed without one."""
+    """The bytes of the answer; empty when the host closed without one."""
     try:
         connection.sendall(request)
     except (BrokenPipeError, ConnectionResetError):
@@ -161,53 +160,68 @@ def _exchange(connection, request):
     try:
         data = connection.recv(_READ)
         if len(data) < _HEADER_BYTES:
-            data = _receive_rest(connection, data, _HEADER_BYTES) if data else None
-            if data is None:
-                return None
-        size = 4 + int.from_bytes(data[:4], "little")
-        if len(data) < size <= _MAX_ANSWER:
-            return _receive_rest(connection, data, size)
+            data = _receive_rest(connection, data, _HEADER_BYTES) if data else b""
+        if data:
+            size = 4 + int.from_bytes(data[:4], "little")
+            if len(data) < size <= _MAX_ANSWER:
+                data = _receive_rest(connection, data, size)
         return data
     except ConnectionResetError:
-        return None
+        return b""
 
 
 def _take_apart(answer):
     """(the request's id, whether it is a value, the value or the refusal)."""
-    if len(answer) != 4 + int.from_bytes(answer[:4], "little"):
-        raise ValueError("no answer")
-    text = answer[_HEADER_BYTES:].decode()
-    number = answer[4:8]
-    if answer[8] == 0 and number == _ID:
-        return number, True, _decode(text)
-    if answer[8] == 1 and (number == _ID or number == _NO_REQUEST):
-        return number, False, text
+    length, number, kind = _unpack_header(answer)
+    if len(answer) == length + 4:
+        text = answer[_HEADER_BYTES:].decode()
+        if kind == 0 and number == _ID:
+            return number, True, _decode(text)
+        if kind == 1 and (number == _ID or number == _NO_REQUEST):
+            return number, False, text
     raise ValueError("no answer")
 
 
-def call(name, /, **arguments):
-    """Calls the host's function `name` and returns its value."""
+# What a request for a name has between its length and its arguments.
+_heads = {}
+
+
+def _head_of(name):
     if not isinstance(name, str):
         raise TypeError(f"the name of a host tool is a str, not {type(name).__name__}")
     word = name.encode()
     if len(word) > _MAX_NAME:
         raise ValueError("the name of a host tool is too long")
+    if len(_heads) >= 256:
+        _heads.clear()
+    head = _heads[name] = _ID.to_bytes(4, "little") + len(word).to_bytes(2, "little") + word
+    return head
+
+
+def call(name, /, **arguments):
+    """Calls the host's function `name` and returns its value."""
+    try:
+        head = _heads[name]
+    except (KeyError, TypeError):
+        head = _head_of(name)
     text = _encode(arguments).encode()
-    length = 6 + len(word) + len(text)
+    length = len(head) + len(text)
     if length > _MAX_LENGTH:
         raise ValueError("the arguments are too large")
-    request = b"".join((length.to_bytes(4, "little"), _ID, len(word).to_bytes(2, "little"),
-                        word, text))
+    request = b"".join((length.to_bytes(4, "little"), head, text))
     give_up = None
     while True:
-        connection = _take()
+        try:
+            connection = _idle.pop()
+        except IndexError:
+            connection = _connect()
         try:
             answer = _exchange(connection, request)
         except BaseException:
             # Whatever came in between: an answer that comes yet must not meet the next call.
             connection.close()
             raise
-        if answer is None:
+        if not answer:
             connection.close()
             raise HostToolError("Error: the connection to the host was lost; whether the call was "
                                 "made is not known.")

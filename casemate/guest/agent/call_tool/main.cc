@@ -21,7 +21,8 @@ enum Status : int { kValue = 0, kRefused = 1, kUsage = 2 };
 
 constexpr std::size_t kHeaderBytes = 9;
 constexpr std::size_t kRequestHeaderBytes = 10;
-constexpr std::uint32_t kId = 1;
+// Its highest bit: nothing more comes on the connection before the answer.
+constexpr std::uint32_t kId = 0x80000001;
 constexpr std::size_t kMaxNameBytes = 0xFFFF;
 // The host reads no larger request over.
 constexpr std::size_t kMaxRequestBytes = 64 * 1024 * 1024;

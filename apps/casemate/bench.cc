@@ -17,6 +17,7 @@
 #include "apps/casemate/values.h"
 #include "apps/casemate/verbs.h"
 #include "apps/casemate/wiring.h"
+#include "bench/host_tools.h"
 #include "bench/limits.h"
 #include "bench/ours.h"
 #include "bench/peers.h"
@@ -33,9 +34,9 @@ namespace {
 constexpr std::size_t kDefaultRounds = 200;
 constexpr std::size_t kMostRounds = 100000;
 
-constexpr auto kWorks = std::to_array<std::string_view>({"cold_true", "warm_true", "warm_print",
-                                                         "files_in", "files_out", "create_remove",
-                                                         "idle_memory", "alive_1000", "cli_start"});
+constexpr auto kWorks = std::to_array<std::string_view>(
+    {"cold_true", "warm_true", "warm_print", "host_tool_call", "host_tool_8_threads", "files_in",
+     "files_out", "create_remove", "idle_memory", "alive_1000", "cli_start"});
 
 constexpr auto kOptions = std::to_array<OptionSpec>({
     {"--work", "NAME", Repeat::allowed, "all", "only this kind of work", "--work cold_true",
@@ -85,19 +86,19 @@ std::string value_text(const bench::Row& row, double value) {
 }
 
 std::string table_text(const std::vector<bench::Row>& rows) {
-  std::string text = fmt::format("{:<14} {:<20} {:>12} {:>12} {:>8}  {}\n", "WORK", "SUBJECT",
+  std::string text = fmt::format("{:<19} {:<20} {:>12} {:>12} {:>8}  {}\n", "WORK", "SUBJECT",
                                  "MEDIAN", "P99", "x LIMIT", "AT MOST");
   for (const bench::Row& row : rows) {
     const bench::Subject& subject = row.subject;
     if (row.samples.empty()) {
       text +=
-          fmt::format("{:<14} {:<20} skipped: {}\n", subject.work, subject.name, subject.skipped);
+          fmt::format("{:<19} {:<20} skipped: {}\n", subject.work, subject.name, subject.skipped);
       continue;
     }
     std::string verdict = bench::text_of(subject.bars, subject.unit);
     if (row.holds) verdict += *row.holds ? ": holds" : ": DOES NOT HOLD";
     text +=
-        fmt::format("{:<14} {:<20} {:>12} {:>12} {:>8}  {}\n", subject.work, subject.name,
+        fmt::format("{:<19} {:<20} {:>12} {:>12} {:>8}  {}\n", subject.work, subject.name,
                     value_text(row, row.median), value_text(row, row.p99),
                     row.ratio_to_limit ? fmt::format("{:.2f}", *row.ratio_to_limit) : "", verdict);
   }
@@ -163,6 +164,7 @@ int bench_verb(const ParsedLine& line, const Config& config) {
   std::vector<std::vector<bench::Subject>> groups;
   groups.push_back(bench::limit_subjects());
   groups.push_back(std::move(ours));
+  groups.push_back(bench::host_tool_subjects(backends.front()));
   groups.push_back(bench::peer_subjects());
   const bool quiet = isatty(STDERR_FILENO) == 0;
   const auto tell = [&](std::string_view step) {

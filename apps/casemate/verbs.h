@@ -30,6 +30,9 @@ int backends(const ParsedLine& line, const Config& config);
 extern const VerbSpec kConformanceVerb;
 int conformance_verb(const ParsedLine& line, const Config& config);
 
+extern const VerbSpec kDoctorVerb;
+int doctor(const ParsedLine& line, const Config& config);
+
 extern const VerbSpec kBenchVerb;
 int bench_verb(const ParsedLine& line, const Config& config);
 

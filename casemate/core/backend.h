@@ -21,6 +21,8 @@ struct BackendProbe {
   bool available = true;
   // Empty when available.
   std::string reason{};
+  // A shell command that would mend it, with nothing to be filled in; empty where there is none.
+  std::string fix{};
   // The engine found, for a person ("linux 6.1, cgroup v2").
   std::string engine{};
 };

@@ -293,13 +293,20 @@ class BadInput(Case):
                 self.assertEqual(result.status, 125, result)
                 self.assertEqual(result.json["status"], "refused")
 
-    def test_without_root_the_refusal_says_so(self):
+    @unittest.skipIf(os.geteuid() != 0, "only root can become another user")
+    def test_nobody_runs_programs_too(self):
         os.chmod(self.dir, 0o755)
         copy = shutil.copy(PROGRAM, self.dir / "casemate")
         program = self.write("p.py", "print(1)")
-        result = self.run_argv([copy, "run", "--json", program], user=65534, group=65534, extra_groups=[])
-        self.assertRefused(result, "SandboxUnavailable", "needs root")
-        self.assertEqual((result.json["status"], result.json["error"]["code"]), ("failed", "SandboxUnavailable"))
+        nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+        refused = self.run_argv([copy, "run", "--json", program], **nobody)
+        self.assertRefused(refused, "SandboxUnavailable", "CASEMATE_STATE_DIR")
+        self.assertEqual((refused.json["status"], refused.json["error"]["code"]), ("failed", "SandboxUnavailable"))
+        state = self.dir / "nobodys"
+        state.mkdir(mode=0o700)
+        os.chown(state, 65534, 65534)
+        result = self.run_argv([copy, "run", "--json", program], env={"CASEMATE_STATE_DIR": str(state)}, **nobody)
+        self.assertEqual((result.status, result.json["stdout"]), (0, "1\n"), result)
 
     def test_the_callers_umask_and_home_do_not_matter(self):
         argv = self.argv("--output", "o", "--out-dir", self.out, "--overwrite",

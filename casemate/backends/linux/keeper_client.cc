@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "casemate/backends/linux/diagnosis.h"
 #include "casemate/backends/linux/subordinate_ids.h"
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/guest_program.h"
@@ -109,34 +110,11 @@ void wait_readable(int socket, const CallControl& control, std::string_view what
   throw SandboxCancelled(fmt::format("cancelled while {}", what));
 }
 
-std::string hint_for(const guest::KeeperAnswer& answer) {
-  const std::string_view text = answer.text;
-  if (text.starts_with("creating a proc") || text.starts_with("mounting a proc")) {
-    return "something hides parts of /proc here, as container engines do: start the container with "
-           "--security-opt systempaths=unconfined (docker) or unmask=ALL (podman)";
-  }
-  if (text.starts_with("cloning a process")) {
-    return "user namespaces may be switched off: see sysctl user.max_user_namespaces and, on "
-           "Ubuntu, kernel.apparmor_restrict_unprivileged_userns";
-  }
-  if (answer.error == EPERM) {
-    return "the linux backend needs root with CAP_SYS_ADMIN; inside a container it needs "
-           "--privileged or its like";
-  }
-  if (answer.error == EMFILE) return kDisposeHint;
-  if (answer.error == ENOSYS) {
-    return "the linux backend needs Linux 5.12 or newer";
-  }
-  return "";
-}
-
-std::string start_hint(const std::system_error& error) {
-  if (access("/proc/self/fd", F_OK) != 0) {
-    return "/proc has no entry for this process: mount one of its own pid namespace "
-           "(unshare --mount-proc)";
-  }
-  if (error.code().value() == EFBIG) return "raise this process's limit on file sizes (ulimit -f)";
-  return descriptor_hint(error);
+[[noreturn]] void refuse(std::string_view what, const char* failure, int error) {
+  Remedy remedy = remedy_for(failure, error, look_at_host());
+  const std::string hint = remedy.hint;
+  throw Carrying<SandboxUnavailable, Remedy>(
+      SandboxUnavailable(fmt::format("{}: {}", what, failure), hint), std::move(remedy));
 }
 
 }  // namespace
@@ -165,8 +143,7 @@ std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const
         identity_ = answer.text;
         return request.number;
       }
-      throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", answer.text),
-                               hint_for(answer));
+      refuse("a sandbox could not be made", answer.text, answer.error);
     } catch (const std::system_error& error) {
       // It was killed. Everything it had made ends with it, so a second try starts clean.
       socket_.reset();
@@ -229,8 +206,7 @@ void KeeperClient::start_if_needed() {
     socket_ = std::move(ours);
     owner_ = getpid();
   } catch (const std::system_error& error) {
-    throw SandboxUnavailable(fmt::format("the keeper of sandboxes did not start: {}", error.what()),
-                             start_hint(error));
+    refuse("the keeper of sandboxes did not start", error.what(), error.code().value());
   }
 }
 

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "casemate/backends/linux/diagnosis.h"
 #include "casemate/backends/linux/lease.h"
 #include "casemate/backends/linux/linux_backend_impl.h"
 #include "casemate/backends/linux/spec_check.h"
@@ -114,8 +115,10 @@ BackendProbe LinuxBackend::probe() {
             .engine = fmt::format("{}, {}", linux_backend::engine_text(), impl_->identity())};
   } catch (const SandboxError& error) {
     const std::string hint = error.hint().empty() ? "" : "; " + error.hint();
+    const auto* remedy = dynamic_cast<const Remedy*>(&error);
     return {.available = false,
             .reason = error.message() + hint,
+            .fix = remedy == nullptr ? "" : remedy->command,
             .engine = linux_backend::engine_text()};
   }
 }

@@ -1,6 +1,7 @@
 #include "casemate/backends/linux/subordinate_ids.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -41,6 +42,10 @@ std::string name_of(uid_t user) {
   return found == nullptr ? "" : found->pw_name;
 }
 
+bool is_there(const char* tool) {
+  return access(fmt::format("/usr/bin/{}", tool).c_str(), X_OK) == 0;
+}
+
 }  // namespace
 
 std::optional<guest::IdRange> largest_range(std::string_view text, std::string_view name,
@@ -56,6 +61,46 @@ std::optional<guest::IdRange> largest_range(std::string_view text, std::string_v
   }
   if (largest.count < 2) return std::nullopt;
   return largest;
+}
+
+std::uint32_t first_free_id(std::string_view text) {
+  std::uint32_t free = 100000;
+  while (!text.empty()) {
+    std::string_view line = take_until(text, '\n');
+    take_until(line, ':');
+    const auto first = number(take_until(line, ':'));
+    const auto count = number(line);
+    if (first && count && *first + *count > free && *first + *count > *first) {
+      free = *first + *count;
+    }
+  }
+  return free;
+}
+
+std::optional<Remedy> remedy_for_one_id() {
+  const uid_t user = geteuid();
+  if (user == 0) return std::nullopt;
+  if (!is_there("newuidmap") || !is_there("newgidmap")) {
+    return Remedy{.hint =
+                      "newuidmap and newgidmap, which give out more, are missing; as root: "
+                      "apt-get install uidmap",
+                  .command = "apt-get install uidmap"};
+  }
+  if (subordinate_ids()) return std::nullopt;
+  const std::string name = name_of(user);
+  if (name.empty()) {
+    return Remedy{.hint = "this user has no name, to which a range could be given", .command = ""};
+  }
+  const auto read = [](const char* path) {
+    return sys::read_file_if_there(AT_FDCWD, path, kMaxFileBytes).value_or("");
+  };
+  const std::uint32_t first =
+      std::max(first_free_id(read("/etc/subuid")), first_free_id(read("/etc/subgid")));
+  const std::string range = fmt::format("{}-{}", first, first + 65535);
+  const std::string command =
+      fmt::format("usermod --add-subuids {} --add-subgids {} {}", range, range, name);
+  return Remedy{.hint = "a range can be given to this user; as root: " + command,
+                .command = command};
 }
 
 std::optional<guest::SubordinateIds> subordinate_ids() noexcept try {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "casemate/backends/linux/diagnosis.h"
 #include "casemate/guest/agent/keeper_messages.h"
 
 namespace casemate::linux_backend {
@@ -18,5 +19,12 @@ std::optional<guest::IdRange> largest_range(std::string_view text, std::string_v
 // What this machine gives the user of this process. Absent for root, who needs none, and where
 // there is no range of users or none of groups. Never throws.
 std::optional<guest::SubordinateIds> subordinate_ids() noexcept;
+
+// How this user gets more ids than one. Absent where it has them, as root has.
+std::optional<Remedy> remedy_for_one_id();
+
+// So many ids from here on are in no line of the text and above those that tools give out by
+// themselves.
+std::uint32_t first_free_id(std::string_view text);
 
 }  // namespace casemate::linux_backend

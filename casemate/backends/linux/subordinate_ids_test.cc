@@ -33,5 +33,11 @@ TEST(SubordinateIds, PassOverLinesThatAreNone) {
   EXPECT_EQ(largest_range(":5:5\n", "", 1), std::nullopt) << "no name is nobody's name";
 }
 
+TEST(SubordinateIds, AreFreeBehindAllThatWereGiven) {
+  EXPECT_EQ(first_free_id(""), 100000U);
+  EXPECT_EQ(first_free_id("ann:100000:65536\nbob:231072:65536\ncarl:165536:65536\n"), 296608U);
+  EXPECT_EQ(first_free_id("ann:5:10\nbob:x:y\n"), 100000U);
+}
+
 }  // namespace
 }  // namespace casemate::linux_backend

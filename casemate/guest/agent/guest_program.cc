@@ -15,6 +15,12 @@ extern "C" const char casemate_embedded_guest_program_bytes_0_end[];
 extern const char casemate_guest_program_digest[];
 
 namespace casemate::guest {
+namespace {
+
+// MFD_EXEC, of Linux 6.3; the headers here may be older.
+constexpr unsigned kRunnable = 0x0010;
+
+}  // namespace
 
 std::span<const char> guest_program() {
   return {casemate_embedded_guest_program_bytes_0, casemate_embedded_guest_program_bytes_0_end};
@@ -26,7 +32,10 @@ const std::string& guest_build_id() {
 }
 
 sys::UniqueFd make_guest_program_file() {
-  sys::UniqueFd file(memfd_create("casemate-guest", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  // Where nobody says so the machine may choose (vm.memfd_noexec) that it cannot be run.
+  sys::UniqueFd file(memfd_create("casemate-guest", kFlags | kRunnable));
+  if (!file && errno == EINVAL) file.reset(memfd_create("casemate-guest", kFlags));
   if (!file) sys::throw_errno("making a memory file");
   std::span<const char> rest = guest_program();
   // Found out by trying, it would be a signal that ends the application.

@@ -169,6 +169,8 @@ class Keeper {
       create(request, std::move(message.descriptors));
     } catch (const std::system_error& error) {
       answer(request.number, error.code().value(), error.what());
+      // What refused it may be mended by the next time, which another keeper finds.
+      if (refused_) host_.reset();
     }
   }
 

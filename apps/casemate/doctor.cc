@@ -1,0 +1,118 @@
+// `casemate doctor`: tries what is known here for real, and says how to mend what is missing.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/casemate/config.h"
+#include "apps/casemate/console.h"
+#include "apps/casemate/doctor_findings.h"
+#include "apps/casemate/verbs.h"
+#include "apps/casemate/wiring.h"
+#include "casemate/backends/linux/group_detection.h"
+#include "casemate/backends/linux/subordinate_ids.h"
+#include "casemate/base/json.h"
+
+namespace casemate::app {
+
+namespace {
+
+namespace json = boost::json;
+using Status = Finding::Status;
+
+constexpr int kSomethingMissing = 1;
+
+constexpr auto kOptions = std::to_array<OptionSpec>({
+    {"--json", "", Repeat::refused, "off", "one array of records on standard output", "--json"},
+    kConfigOption,
+    {"-v", "", Repeat::refused, "quiet", "log to standard error", "-v"},
+});
+
+Finding control_groups() {
+  const linux_backend::DetectedGroups groups = linux_backend::detect_groups();
+  const linux_backend::ControlGroupLayout& layout = groups.layout;
+  std::string found;
+  for (const auto& [name, place] : {std::pair("memory", layout.memory),
+                                    std::pair("pids", layout.pids), std::pair("cpu", layout.cpu)}) {
+    if (!place) continue;
+    found +=
+        fmt::format("{}{} by version {}", found.empty() ? "" : ", ", name, place->unified ? 2 : 1);
+  }
+  if (groups.missing.empty()) return {"control groups", Status::ok, found, ""};
+  std::string why;
+  for (const auto& [limit, reason] : groups.missing) {
+    why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", to_string(limit), reason);
+  }
+  // Where systemd manages this user's processes it can give one of its groups away.
+  const bool systemd = geteuid() != 0 && access("/run/systemd/system", F_OK) == 0;
+  return {"control groups", Status::weaker, found.empty() ? why : found + "; " + why,
+          systemd ? "systemd-run --user --scope --property=Delegate=yes $SHELL" : ""};
+}
+
+Finding user_ids() {
+  const auto remedy = linux_backend::remedy_for_one_id();
+  if (!remedy)
+    return {"user ids", Status::ok, "enough for sandboxes to have some of their own", ""};
+  return {
+      "user ids", Status::weaker,
+      "a sandbox's own processes and its programs have one user id between them; " + remedy->hint,
+      remedy->command};
+}
+
+std::string text_of(const Finding& finding) {
+  std::string text = fmt::format("{:<9}{}: {}\n", to_string(finding.status), finding.name,
+                                 show_controls(finding.found));
+  if (!finding.fix.empty()) text += fmt::format("{:<9}mend: {}\n", "", show_controls(finding.fix));
+  return text;
+}
+
+json::object record_of(const Finding& finding) {
+  return {{"name", finding.name},
+          {"status", to_string(finding.status)},
+          {"found", finding.found},
+          {"fix", finding.fix.empty() ? json::value(nullptr) : json::value(finding.fix)}};
+}
+
+}  // namespace
+
+constexpr VerbSpec kDoctorVerb = {
+    .name = "doctor",
+    .synopsis = "doctor [OPTIONS]",
+    .summary = "try each backend for real; say what is missing and the command that mends it",
+    .notes =
+        "Each line is ok, weaker (it works, and holds less than elsewhere) or missing. A command "
+        "after\n\"mend:\" is exact; most of them need root.\n\n"
+        "Exit status: 0 when nothing is missing, 1 when something is.",
+    .options = kOptions,
+    .operands = ValueForm::text,
+    .offered_operands = {},
+};
+
+int doctor(const ParsedLine& line, const Config& config) {
+  refuse_operands(line);
+  std::vector<Finding> findings;
+  for (const auto& backend : make_backends(config, make_log(line))) {
+    for (Finding& finding : examine(*backend)) findings.push_back(std::move(finding));
+  }
+  findings.push_back(user_ids());
+  findings.push_back(control_groups());
+  json::array records;
+  std::string text;
+  for (const Finding& finding : findings) {
+    records.push_back(record_of(finding));
+    text += text_of(finding);
+  }
+  write_all(1, line.has("--json") ? serialise_json(records) + '\n' : text);
+  return std::ranges::any_of(
+             findings, [](const Finding& finding) { return finding.status == Status::missing; })
+             ? kSomethingMissing
+             : 0;
+}
+
+}  // namespace casemate::app

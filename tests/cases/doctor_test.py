@@ -1,0 +1,227 @@
+"""`casemate doctor` on machines that lack something, each made in namespaces of the test's own; what it
+prints, applied there, mends it."""
+
+import ctypes
+import json
+import os
+import random
+import shutil
+import subprocess
+import unittest
+from pathlib import Path
+
+from harness import PROGRAM, Case
+
+ROOT_ONLY = unittest.skipIf(os.geteuid() != 0, "only root can make a machine that lacks something")
+
+
+CLONE_NEWUSER = 0x10000000
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def enter_user_namespace():
+    """In a child, before exec: becomes root of a user namespace in which every id is mapped."""
+    reading, writing = os.pipe()
+    outside = os.fork()
+    if outside == 0:
+        os.read(reading, 1)
+        for name in ("uid_map", "gid_map"):
+            Path(f"/proc/{os.getppid()}/{name}").write_text("0 0 4294967295")
+        os._exit(0)
+    if LIBC.unshare(CLONE_NEWUSER) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    os.write(writing, b"g")
+    os.waitpid(outside, 0)
+    os.close(reading)
+    os.close(writing)
+
+
+class Machine:
+    """A shell of root in namespaces of its own, from which an ordinary user is started."""
+
+    def __init__(self, test, *unshare, own_users=False):
+        self.test = test
+        self.user = random.randrange(2_100_000_000, 2_140_000_000)
+        self.dir = Path(test.dir) / "machine"
+        self.dir.mkdir()
+        test.dir.chmod(0o755)
+        self.program = self.dir / "casemate"
+        shutil.copy(PROGRAM, self.program)
+        self.shell = subprocess.Popen(["unshare", "--mount", *unshare, "sh"], stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/",
+                                      env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
+                                      preexec_fn=enter_user_namespace if own_users else None)
+        test.addCleanup(self.end)
+
+    def end(self):
+        self.shell.stdin.close()
+        try:
+            self.shell.wait(30)
+        except subprocess.TimeoutExpired:
+            self.shell.kill()
+            self.shell.wait()
+        for pipe in (self.shell.stdout, self.shell.stderr):
+            pipe.close()
+
+    def root(self, line):
+        """Runs a line as root of this machine; it must succeed."""
+        status, out, err = self.run(line)
+        self.test.assertEqual(status, 0, f"{line}: {out} {err}")
+        return out
+
+    def run(self, line):
+        out, err = self.dir / "out", self.dir / "err"
+        self.shell.stdin.write(f"({line}) >{out} 2>{err} </dev/null; echo $?\n".encode())
+        self.shell.stdin.flush()
+        answer = self.shell.stdout.readline()
+        self.test.assertTrue(answer, self.shell.stderr.read().decode() if self.shell.poll() is not None else line)
+        return int(answer), out.read_text(), err.read_text()
+
+    def become(self, *words):
+        state = f"CASEMATE_STATE_DIR=/tmp/casemate-doctor-{self.user}"
+        self.test.addCleanup(shutil.rmtree, f"/tmp/casemate-doctor-{self.user}", ignore_errors=True)
+        return " ".join(["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups", "env",
+                         state, *map(str, words)])
+
+    def casemate(self, *words):
+        return self.run(self.become(self.program, *words))
+
+    def doctor(self, *before):
+        """(exit status, {name: record})"""
+        status, out, err = self.run(self.become(*before, self.program, "doctor", "--json"))
+        self.test.assertEqual(err, "")
+        return status, {record["name"]: record for record in json.loads(out)}
+
+    def expect_mended(self, *words):
+        """Something is missing, which holds all the words; the command printed for it mends it."""
+        status, found = self.doctor()
+        self.test.assertEqual(status, 1, found)
+        linux = found["linux"]
+        self.test.assertEqual(linux["status"], "missing", found)
+        for word in words:
+            self.test.assertIn(word, linux["found"])
+        self.expect_refused_everywhere(linux["found"])
+        self.test.assertTrue(linux["fix"], linux)
+        self.root(linux["fix"])
+        status, found = self.doctor()
+        self.test.assertEqual((status, found["linux"]["status"]), (0, "ok"), found)
+        self.test.assertEqual(found["linux: boundary"]["status"], "ok", found)
+
+    def expect_refused_everywhere(self, reason):
+        """No run, and no weaker rung: `backends` and a run say the same."""
+        status, out, _ = self.casemate("backends", "--json")
+        self.test.assertEqual(status, 0)
+        record = json.loads(out)[0]
+        self.test.assertEqual((record["available"], record["isolation"], record["reason"]), (False, "container", reason))
+        (self.dir / "program.py").write_text("print('ran')")
+        status, out, err = self.casemate("run", self.dir / "program.py")
+        self.test.assertEqual((status, out), (125, ""))
+        self.test.assertIn("casemate: error: SandboxUnavailable: ", err)
+        self.test.assertIn(reason[:60], err)
+
+
+class Doctor(Case):
+    def doctor(self, *words):
+        return self.run_argv([PROGRAM, "doctor", *words])
+
+    def test_on_a_whole_machine_nothing_is_missing(self):
+        result = self.doctor()
+        self.assertEqual((result.status, result.err), (0, ""), result)
+        self.assertRegex(result.text, r"(?m)^ok       linux: started a sandbox and ran a program in it in \d+ ms; linux ")
+        self.assertRegex(result.text, r"(?m)^ok       linux: boundary: container: ")
+        self.assertRegex(result.text, r"(?m)^ok       linux: python3: /usr/bin/python3 3\.")
+        self.assertNotIn("missing", result.text)
+
+    def test_json_is_one_array_of_records(self):
+        result = self.doctor("--json")
+        names = [record["name"] for record in result.json]
+        self.assertEqual(names, ["linux", "linux: boundary", "linux: limits", "linux: python3", "user ids",
+                                 "control groups"])
+        for record in result.json:
+            self.assertEqual(list(record), ["name", "status", "found", "fix"])
+            self.assertIn(record["status"], ("ok", "weaker"))
+
+    def test_it_takes_options_only(self):
+        self.assertRefused(self.doctor("linux"), "InvalidArgument", "'linux'")
+
+
+@ROOT_ONLY
+class Lacks(Case):
+    # What is there to be covered.
+    HIDDEN = [path for path in ("/proc/irq", "/proc/bus", "/proc/fs") if Path(path).is_dir()]
+
+    def test_nothing_of_what_the_backend_needs(self):
+        machine = Machine(self)
+        status, found = machine.doctor()
+        self.assertEqual((status, found["linux"]["status"]), (0, "ok"), found)
+
+    def test_user_namespaces_of_which_there_may_be_none(self):
+        machine = Machine(self, own_users=True)
+        machine.root("sysctl -w user.max_user_namespaces=0")
+        machine.expect_mended("making a user namespace", "user.max_user_namespaces")
+
+    def test_network_namespaces_of_which_there_may_be_none(self):
+        machine = Machine(self, own_users=True)
+        machine.root("sysctl -w user.max_net_namespaces=0")
+        machine.expect_mended("user.max_net_namespaces=15000")
+
+    def test_a_whole_proc(self):
+        machine = Machine(self)
+        for path in self.HIDDEN[:2]:
+            machine.root(f"mount -t tmpfs none {path}")
+        machine.expect_mended("over parts of /proc", "umount " + " ".join(reversed(self.HIDDEN[:2])))
+
+    def test_any_proc(self):
+        machine = Machine(self)
+        machine.root("umount --lazy /proc")
+        machine.expect_mended("/proc has no entry for this process")
+
+    @unittest.skipUnless(Path("/proc/sys/vm/memfd_noexec").exists(), "this kernel runs every memory file")
+    def test_programs_from_memory(self):
+        machine = Machine(self, "--pid", "--fork", "--mount-proc")
+        machine.root("sysctl -w vm.memfd_noexec=2")
+        machine.expect_mended("vm.memfd_noexec")
+
+    def test_a_container_whose_engine_hides_parts_of_proc_names_the_option(self):
+        machine = Machine(self)
+        machine.root("mount -t tmpfs none /run && touch /run/.containerenv")
+        machine.root("mount --bind /proc/sys /proc/sys")
+        status, found = machine.doctor()
+        self.assertEqual(status, 1)
+        self.assertEqual(found["linux"]["fix"], "podman run --security-opt unmask=ALL")
+        self.assertIn("docker run --security-opt systempaths=unconfined", found["linux"]["found"])
+        machine.expect_refused_everywhere(found["linux"]["found"])
+        # What those options do.
+        machine.root("umount /proc/sys")
+        self.assertEqual(machine.doctor()[0], 0)
+
+    def test_a_range_of_user_ids(self):
+        machine = Machine(self)
+        changes = machine.dir / "etc"
+        machine.root(f"mkdir {changes} && mount -t tmpfs none {changes} && mkdir {changes}/up {changes}/work && "
+                     f"mount -t overlay none -o lowerdir=/etc,upperdir={changes}/up,workdir={changes}/work /etc")
+        machine.root(f"echo doctor-test:x:{machine.user}:{machine.user}::/:/bin/sh >> /etc/passwd")
+        status, found = machine.doctor()
+        self.assertEqual((status, found["user ids"]["status"]), (0, "weaker"), found)
+        self.assertIn("one user id", found["linux"]["found"])
+        machine.root(found["user ids"]["fix"])
+        status, found = machine.doctor()
+        self.assertEqual((status, found["user ids"]["status"]), (0, "ok"), found)
+        self.assertIn("user ids of their own", found["linux"]["found"])
+
+    def test_the_programs_that_give_out_user_ids(self):
+        machine = Machine(self)
+        machine.root("mount --bind /dev/null /usr/bin/newuidmap")
+        _, found = machine.doctor()
+        self.assertEqual(found["user ids"]["fix"], "apt-get install uidmap")
+
+    def test_a_root_that_has_no_other_user_runs_nobody_as_the_machines_root(self):
+        line = f"unshare --user --map-root-user {PROGRAM} doctor"
+        result = self.run_argv(["sh", "-c", line])
+        self.assertEqual(result.status, 1, result)
+        self.assertIn("a user for programs that is not the machine's root", result.text)
+        self.assertIn("run as an ordinary user", result.text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -93,7 +93,7 @@ sys::UniqueFd AgentCall::attach(AttachKind kind, const CallControl& control) {
 }
 
 std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const CallControl& control) {
-  const std::string payload = encode_request(request, directory_ + "/work");
+  const std::string payload = encode_request(request, directory_ + "/work", parts_->environment);
   if (control.stop.stop_requested()) return AgentProcess::never_started();
   auto process = std::make_unique<AgentProcess>(attach(AttachKind::exec, control), payload, request,
                                                 parts_, accounting_);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -87,6 +88,8 @@ struct AgentSandboxParts {
   // Makes the accounting of a call by its id; empty, or returning nothing: there is none. May
   // throw `SandboxUnavailable`.
   std::function<std::shared_ptr<CallAccounting>(std::string_view id)> account;
+  // Variables of the image by name, for every program; a request's own win.
+  std::map<std::string, std::string> environment;
   // Kept until the sandbox and its calls and processes are gone.
   std::shared_ptr<const void> lease;
   // Gets what a guest says about its own failures, escaped.

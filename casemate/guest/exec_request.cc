@@ -29,7 +29,8 @@ void check_word(std::string_view what, std::string_view text) {
 
 }  // namespace
 
-std::string encode_request(const ExecRequest& request, const std::string& work) {
+std::string encode_request(const ExecRequest& request, const std::string& work,
+                           const std::map<std::string, std::string>& image_environment) {
   Exec message;
   if (const auto* line = std::get_if<ShellLine>(&request.command)) {
     message.argv = {"/bin/sh", "-c", line->line};
@@ -49,6 +50,9 @@ std::string encode_request(const ExecRequest& request, const std::string& work) 
     check_word("an environment name", name);
     check_word("an environment value", value);
     message.environment.emplace_back(name, value);
+  }
+  for (const auto& [name, value] : image_environment) {
+    if (!request.environment.contains(name)) message.environment.emplace_back(name, value);
   }
   const std::string joined =
       request.directory.starts_with('/') ? request.directory : work + "/" + request.directory;

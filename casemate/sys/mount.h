@@ -35,6 +35,8 @@ UniqueFd make_terminals(std::uint64_t most);
 
 // A detached copy of the mount tree at `path` (below `directory`), mounts below it included.
 UniqueFd clone_tree(int directory, const char* path);
+// The same of what is open, which is of this process's mount namespace.
+UniqueFd clone_tree(int opened);
 
 // Adds attributes to a detached tree, mounts below it included.
 void restrict_tree(int tree, const MountAttributes& attributes);

@@ -10,7 +10,6 @@
 #include "casemate/backends/linux/linux_backend_impl.h"
 #include "casemate/backends/linux/spec_check.h"
 #include "casemate/core/errors.h"
-#include "casemate/guest/agent/guest_program.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent_sandbox.h"
 
@@ -37,7 +36,8 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
   linux_backend::check_servable(spec, declarations(), groups_.missing);
   check_control(control);
   const std::string digest = identity_digest(key, spec.kind);
-  const std::string fingerprint = spec_fingerprint(spec, guest::guest_build_id());
+  const ImageChoice image = choose_image(spec, images_, control);
+  const std::string& fingerprint = image.fingerprint;
   // Held by this process, so nobody else had reason to make or replace it: no lock and no file.
   const auto find_held = [&] {
     auto held = held_.find(digest);
@@ -87,7 +87,7 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
       discard(digest, id);
     }
   }
-  return hold(digest, create(key, spec, digest, control), /*reused=*/false);
+  return hold(digest, create(key, spec, image, digest, control), /*reused=*/false);
 }
 
 std::shared_ptr<Sandbox> LinuxBackend::Impl::attach(const SandboxKey& key, std::string_view kind,
@@ -156,6 +156,7 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(
                    .cpu_millis = held->record.cpu_millis},
         std::shared_ptr<const UniqueFd>(held, &held->directory));
   };
+  parts.environment = record.environment;
   // For a handle that outlives the backend.
   parts.lease = held;
   parts.log = options_.log;

@@ -10,7 +10,6 @@
 #include "casemate/backends/linux/linux_backend_impl.h"
 #include "casemate/backends/linux/spec_check.h"
 #include "casemate/core/errors.h"
-#include "casemate/guest/agent/guest_program.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
@@ -33,13 +32,15 @@ void copy_text(char (&to)[Bytes], const std::string& from) {
 }  // namespace
 
 HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec& spec,
-                                       const std::string& digest, const CallControl& control) {
+                                       const ImageChoice& image, const std::string& digest,
+                                       const CallControl& control) {
   const StateDirectory& found = state();
   Record record{.id = new_sandbox_id(),
                 .key = key,
                 .kind = spec.kind,
-                .fingerprint = spec_fingerprint(spec, guest::guest_build_id()),
-                .image = spec.image.value_or("host"),
+                .fingerprint = image.fingerprint,
+                .image = image.name,
+                .environment = image.environment,
                 .work_dir = spec.work_dir,
                 .created = boot_time(),
                 .labels = spec.labels,
@@ -71,7 +72,7 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
     }
     sys::write_file_at(directory.get(), guest::kRecordName, encode_record(record), 0600);
     sys::write_file_at(directory.get(), guest::kBusyLockName, "", 0600);
-    number = ask_keeper(record, spec, directory.get(), control);
+    number = ask_keeper(record, spec, image, directory.get(), control);
     std::optional<UniqueFd> lease = take_lease(directory.get(), spec.keep_idle, control);
     if (!lease) throw SandboxUnavailable("the sandbox ended right after it was made");
     if (renameat2(found.fresh(), record.id.c_str(), found.sandboxes(), digest.c_str(),
@@ -95,7 +96,8 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
 
 // Returns the keeper's number for it.
 std::uint64_t LinuxBackend::Impl::ask_keeper(const Record& record, const SandboxSpec& spec,
-                                             int directory, const CallControl& control) {
+                                             const ImageChoice& image, int directory,
+                                             const CallControl& control) {
   const Resources& resources = spec.resources;
   guest::CreateSandbox request{};
   copy_text(request.id, record.id);
@@ -116,6 +118,10 @@ std::uint64_t LinuxBackend::Impl::ask_keeper(const Record& record, const Sandbox
   }
   const std::vector<UniqueFd> members = open_members(agent_directories(record.groups, record.id));
   std::vector<int> descriptors{directory};
+  if (image.held) {
+    request.has_image = 1;
+    descriptors.push_back(image.held->root.get());
+  }
   for (const UniqueFd& member : members) descriptors.push_back(member.get());
   return keeper_.create(request, descriptors, control);
 }

@@ -39,7 +39,8 @@ auto as_provider(Act&& act) {
 
 LinuxBackend::Impl::Impl(LinuxBackendOptions options)
     : options_(std::move(options)),
-      groups_(options_.control_groups == ControlGroups::none ? no_groups() : detect_groups()) {
+      groups_(options_.control_groups == ControlGroups::none ? no_groups() : detect_groups()),
+      images_(options_.images) {
   if (options_.state_dir.empty()) {
     options_.state_dir = default_state_directory(geteuid(), secure_getenv("XDG_RUNTIME_DIR"));
   }

@@ -7,6 +7,7 @@
 
 #include "casemate/base/log.h"
 #include "casemate/core/backend.h"
+#include "casemate/images/store.h"
 
 namespace casemate {
 
@@ -21,10 +22,12 @@ struct LinuxBackendOptions {
   std::string state_dir;
   Log log;
   ControlGroups control_groups = ControlGroups::where_possible;
+  // Where images other than `host` and `dir:` are kept, and how they are brought there.
+  images::ImageStoreOptions images{};
 };
 
 // Sandboxes out of the kernel's own parts, without a daemon or a setuid helper: namespaces, a root
-// of read-only views of this machine's /usr, a quota file system, control groups, a user without
+// of read-only views of this machine's /usr or of an image, a quota file system, control groups, a user without
 // capabilities, a system call filter. Rung `container`: the kernel is shared with the host.
 //
 // Needs Linux 5.12, and root or user namespaces for everybody. What it declares, how each limit is held and what it does not protect

@@ -15,9 +15,11 @@
 #include "casemate/backends/linux/control_groups.h"
 #include "casemate/backends/linux/group_detection.h"
 #include "casemate/backends/linux/held_sandboxes.h"
+#include "casemate/backends/linux/image_choice.h"
 #include "casemate/backends/linux/keeper_client.h"
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/backends/linux/state_directory.h"
+#include "casemate/images/store.h"
 
 namespace casemate {
 
@@ -40,9 +42,11 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
  private:
   const linux_backend::StateDirectory& state();
   linux_backend::HeldSandbox create(const SandboxKey& key, const SandboxSpec& spec,
+                                    const linux_backend::ImageChoice& image,
                                     const std::string& digest, const CallControl& control);
   std::uint64_t ask_keeper(const linux_backend::Record& record, const SandboxSpec& spec,
-                           int directory, const CallControl& control);
+                           const linux_backend::ImageChoice& image, int directory,
+                           const CallControl& control);
   std::shared_ptr<Sandbox> hold(const std::string& digest, linux_backend::HeldSandbox sandbox,
                                 bool reused);
   std::shared_ptr<Sandbox> hand_out(const std::shared_ptr<const linux_backend::HeldSandbox>& held,
@@ -57,6 +61,7 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
 
   LinuxBackendOptions options_;
   const linux_backend::DetectedGroups groups_;
+  images::ImageStore images_;
   linux_backend::KeeperClient keeper_;
   linux_backend::HeldSandboxes held_;
   std::mutex mutex_;

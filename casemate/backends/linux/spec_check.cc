@@ -7,10 +7,12 @@
 #include <array>
 #include <string_view>
 
+#include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/core/guest_path.h"
 #include "casemate/core/resource_match.h"
 #include "casemate/core/spec_match.h"
+#include "casemate/images/reference.h"
 #include "casemate/sys/rlimits.h"
 
 namespace casemate::linux_backend {
@@ -45,11 +47,13 @@ void check_work_dir(const std::string& path) {
 }
 
 void check_image(const SandboxSpec& spec) {
-  const std::string image = spec.image_id.value_or(spec.image.value_or("host"));
-  if (image_form(image) == ImageForm::host && !spec.image_id) return;
-  throw SandboxImageNotSupported(
-      fmt::format("the linux backend runs the image host, not \"{}\"", image),
-      "leave the image out for a read-only view of this machine's /usr");
+  if (spec.image_id && !images::is_digest(*spec.image_id)) {
+    throw SandboxImageNotSupported(
+        fmt::format("the linux backend knows images by their digest, not by the id \"{}\"",
+                    escape_for_display(*spec.image_id)),
+        "give an id of `casemate image ls`, sha256: and 64 hex digits, or an image reference");
+  }
+  images::parse_image_reference(spec.image_id.value_or(spec.image.value_or("host")));
 }
 
 [[noreturn]] void refuse_limit(Limit limit, std::string_view why) {
@@ -109,7 +113,8 @@ BackendDeclarations declare(const ControlGroupLayout& layout) {
                        Capability::files_list, Capability::files_delete, Capability::host_tools},
       .limits = {.files_in = kCeiling, .files_out = kCeiling},
       .os_families = {OsFamily::posix},
-      .image_forms = {ImageForm::host},
+      .image_forms = {ImageForm::host, ImageForm::dir, ImageForm::oci, ImageForm::docker_archive,
+                      ImageForm::registry},
       .host_tool_transport = HostToolTransport::channel,
       // Processes are counted by user and user namespace where there is no controller.
       .enforceable_limits = {Limit::pids, Limit::disk, Limit::files, Limit::time}};

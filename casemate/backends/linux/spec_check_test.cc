@@ -36,7 +36,9 @@ TEST(LinuxDeclarations, ClaimTheRungAndNoMoreThanTheMachineHolds) {
   EXPECT_EQ(declared.limits.files_in.max_bytes_per_file, 64 * kMiB);
   EXPECT_EQ(declared.limits.files_out.max_total_bytes, 256 * kMiB);
   EXPECT_EQ(declared.limits.files_out.max_files, 256U);
-  EXPECT_EQ(declared.image_forms, std::set<ImageForm>{ImageForm::host});
+  EXPECT_EQ(declared.image_forms,
+            (std::set<ImageForm>{ImageForm::host, ImageForm::dir, ImageForm::oci,
+                                 ImageForm::docker_archive, ImageForm::registry}));
   EXPECT_EQ(join_names(declared.enforceable_limits), "memory, pids, disk, cpu, files, time");
   EXPECT_TRUE(declared.cpu_seconds_enforceable);
   EXPECT_FALSE(declare({}).cpu_seconds_enforceable) << "nobody counts for a whole call";

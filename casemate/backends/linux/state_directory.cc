@@ -100,6 +100,10 @@ std::string encode_record(const Record& record) {
   for (const auto& [name, value] : record.labels) {
     labels.push_back(json::array{text_value(name), text_value(value)});
   }
+  json::array environment;
+  for (const auto& [name, value] : record.environment) {
+    environment.push_back(json::array{text_value(name), text_value(value)});
+  }
   return serialise_json(json::object{{"version", 1},
                                      {"id", record.id},
                                      {"scope", text_value(record.key.scope)},
@@ -110,6 +114,7 @@ std::string encode_record(const Record& record) {
                                      {"image", text_value(record.image)},
                                      {"work_dir", text_value(record.work_dir)},
                                      {"created", record.created},
+                                     {"environment", std::move(environment)},
                                      {"labels", std::move(labels)},
                                      {"limits_not_held", names_of(record.limits_not_held)},
                                      {"groups", encode_layout(record.groups)},
@@ -137,6 +142,7 @@ std::optional<Record> decode_record(std::string_view text) {
                   .kind = string("kind"),
                   .fingerprint = string("fingerprint"),
                   .image = string("image"),
+                  .environment = {},
                   .work_dir = string("work_dir"),
                   .created = object.at("created").to_number<std::uint64_t>(),
                   .labels = {},
@@ -148,6 +154,9 @@ std::optional<Record> decode_record(std::string_view text) {
                   .cpu_millis = object.at("cpu_millis").to_number<std::uint64_t>()};
     for (const auto& label : object.at("labels").as_array()) {
       record.labels.emplace(text_of(label.at(0)), text_of(label.at(1)));
+    }
+    for (const auto& variable : object.at("environment").as_array()) {
+      record.environment.emplace(text_of(variable.at(0)), text_of(variable.at(1)));
     }
     return record;
   } catch (const std::exception&) {

@@ -37,6 +37,8 @@ struct Record {
   std::string kind;
   std::string fingerprint;
   std::string image;
+  // The image's own variables, for every program.
+  std::map<std::string, std::string> environment;
   std::string work_dir;
   // CLOCK_BOOTTIME, in nanoseconds.
   std::uint64_t created = 0;

@@ -33,6 +33,7 @@ Record sample() {
           .kind = "codeact",
           .fingerprint = "f",
           .image = "host",
+          .environment = {{"PATH", "/bin"}, {"\xff", ""}},
           .work_dir = "/workspace",
           .created = 18446744073709551615U,
           .labels = {{"a", "b"}},

@@ -16,6 +16,8 @@ namespace casemate::guest {
 struct AgentPlan {
   RootPlan root;
   LinuxPlace::Config place;
+  // Held for as long as the sandbox lives; empty for the image `host`.
+  sys::UniqueFd image;
   // Bound by the keeper, listened on here: that is how others see that the sandbox is ready.
   sys::UniqueFd agent_socket;
   sys::UniqueFd lease_socket;

@@ -34,7 +34,8 @@ inline constexpr std::size_t kMaxControlGroups = 12;
 inline constexpr std::size_t kControlGroupPathBytes = 256;
 
 // Asks for one sandbox. Descriptors that come with it: the sandbox's own state directory (O_PATH),
-// then, of each group that the agent shall live in, the open file by which it joins (see `Place`).
+// then, with `has_image`, the image's root directory (the agent keeps that descriptor, and with it
+// the lock it carries, as long as it lives), then, of each group that the agent shall live in, the open file by which it joins (see `Place`).
 struct CreateSandbox {
   // Repeated in the answer. Above 0.
   std::uint64_t number;
@@ -42,6 +43,8 @@ struct CreateSandbox {
   // Absolute path inside of the directory that calls get theirs under.
   char work_dir[256];
   std::uint32_t control_groups;
+  // 0: the machine's own programs, image `host`.
+  std::uint32_t has_image;
   // Absolute paths of the sandbox's control groups, to be removed at its end.
   char control_group_paths[kMaxControlGroups][kControlGroupPathBytes];
   std::uint64_t disk_bytes;

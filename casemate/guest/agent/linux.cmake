@@ -73,7 +73,8 @@ endforeach()
 configure_file(support_files.cc.in support_files.cc @ONLY)
 
 casemate_module(guest_linux
-    SOURCES agent.cc identity.cc inheritance.cc keeper.cc landlock.cc linux_place.cc rootfs.cc seccomp.cc "${seccomp_program}"
+    SOURCES agent.cc identity.cc image_root.cc inheritance.cc keeper.cc landlock.cc linux_place.cc
+            rootfs.cc seccomp.cc "${seccomp_program}"
             "${CMAKE_CURRENT_BINARY_DIR}/support_bytes.cc"
             "${CMAKE_CURRENT_BINARY_DIR}/support_files.cc"
     PUBLIC casemate_guest_agent casemate_sys)

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "casemate/guest/agent/image_root.h"
 #include "casemate/guest/agent/support_files.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
@@ -123,19 +125,30 @@ class TemplateBuilder {
   void build() {
     add_programs();
     add_etc();
+    add_own();
+  }
+
+  // Of the image whose root the first descriptor is.
+  void build_image(std::string_view work_dir) {
+    show_image(host_, root_, work_dir);
+    add_own();
+  }
+
+ private:
+  void add_own() {
+    add_own_etc();
     add_devices();
     add_support();
     // What each sandbox, or each call, mounts its own on.
     make_directory(root_, "proc", 0555);
     make_directory(root_, &kQuotaDirectory[1], 0700);
     make_directory(root_, "tmp", 01777);
-    make_directory(root_, "home", 0755);
-    make_directory(root_, "home/user", 0755);
-    for (const char* name : {"run", "var", "root"}) make_directory(root_, name, 0755);
+    for (const char* name : {"home", "home/user", "run", "var", "root"}) {
+      sys::make_directory_at(root_, name, 0755);
+    }
     make_link(root_, "/tmp", "var/tmp");
   }
 
- private:
   // A copy of the file, link or small directory of the machine's, or a read-only view of it.
   void show(const std::string& path) {
     const auto status = status_of(host_, path.c_str());
@@ -225,6 +238,9 @@ class TemplateBuilder {
     for (int minor = 0; minor < kPythonVersions; ++minor) {
       show("etc/python3." + std::to_string(minor));
     }
+  }
+
+  void add_own_etc() {
     for (const EtcFile& file : kOwnEtcFiles) {
       sys::write_file_at(root_, (std::string("etc/") + file.name).c_str(), file.content, 0644);
     }
@@ -273,22 +289,49 @@ class TemplateBuilder {
 
 }  // namespace
 
+namespace {
+
+UniqueFd attach_template() {
+  UniqueFd root =
+      sys::make_tmpfs({.size = 16 << 20, .inodes = 8192, .mode = 0755}, {.no_dev = false});
+  sys::attach(root.get(), AT_FDCWD, kTemplateDirectory);
+  return root;
+}
+
+}  // namespace
+
 RootTemplate::RootTemplate() {
   if (unshare(CLONE_NEWNS) < 0) sys::throw_errno("making a mount namespace");
   // What the machine mounts or drops later is followed; nothing made here reaches it.
   sys::make_all_slave();
   const UniqueFd host = sys::open_at(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
-  const UniqueFd devices = sys::open_at(AT_FDCWD, kTemplateDirectory, O_PATH | O_DIRECTORY);
-  UniqueFd root =
-      sys::make_tmpfs({.size = 16 << 20, .inodes = 8192, .mode = 0755}, {.no_dev = false});
-  sys::attach(root.get(), host.get(), &kTemplateDirectory[1]);
-  TemplateBuilder(host.get(), devices.get(), root.get()).build();
-  root_ = std::move(root);
+  devices_ = sys::open_at(AT_FDCWD, kTemplateDirectory, O_PATH | O_DIRECTORY);
+  root_ = attach_template();
+  TemplateBuilder(host.get(), devices_.get(), root_.get()).build();
 }
 
 void RootTemplate::add_work_dir(const std::string& path) {
   make_parents(root_.get(), path.substr(1));
   sys::make_directory_at(root_.get(), path.substr(1).c_str(), 0755);
+}
+
+ImageTemplate::ImageTemplate(const RootTemplate& beside, int image, const std::string& work_dir)
+    : attached_(attach_template()) {
+  try {
+    const UniqueFd opened = reopen_image(image);
+    TemplateBuilder(opened.get(), beside.devices_.get(), attached_.get()).build_image(work_dir);
+    make_parents(attached_.get(), work_dir.substr(1));
+    sys::make_directory_at(attached_.get(), work_dir.substr(1).c_str(), 0755);
+  } catch (...) {
+    detach();
+    throw;
+  }
+}
+
+ImageTemplate::~ImageTemplate() { detach(); }
+
+void ImageTemplate::detach() noexcept {
+  umount2(kTemplateDirectory, MNT_DETACH | UMOUNT_NOFOLLOW);
 }
 
 void enter_root(const RootPlan& plan) {

@@ -35,7 +35,27 @@ class RootTemplate {
   void add_work_dir(const std::string& path);
 
  private:
+  friend class ImageTemplate;
+  // The machine's /dev, by a descriptor from before the template lay over it.
+  sys::UniqueFd devices_;
   sys::UniqueFd root_;
+};
+
+// A template for one sandbox of another image, which lies over the other while this lives: what is
+// cloned then has it for its root. Shown of the image is what image_root.h says; /dev, /casemate
+// and the identity files of /etc are as in the other.
+class ImageTemplate {
+ public:
+  // `image` is its root directory, open in whatever mount namespace. Throws `std::system_error`.
+  ImageTemplate(const RootTemplate& beside, int image, const std::string& work_dir);
+  ~ImageTemplate();
+  ImageTemplate(const ImageTemplate&) = delete;
+  ImageTemplate& operator=(const ImageTemplate&) = delete;
+
+ private:
+  void detach() noexcept;
+
+  sys::UniqueFd attached_;
 };
 
 // What a sandbox's own root is made with.

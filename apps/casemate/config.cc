@@ -149,17 +149,19 @@ class Reader {
   void read_engine(const std::string& engine, const TomlValue& table) {
     if (engine != "linux") place_.refuse_unknown_key(table, engine, " in [backends]", {"linux"});
     for (const auto& [key, value] : table.entries) {
-      if (key != "state_dir")
-        place_.refuse_unknown_key(value, key, " in [backends.linux]", {"state_dir"});
+      if (key != "state_dir" && key != "image_dir") {
+        place_.refuse_unknown_key(value, key, " in [backends.linux]", {"state_dir", "image_dir"});
+      }
       if (value.kind != Kind::text) {
-        place_.refuse_kind(value, key, "a string", "for example state_dir = \"/run/casemate\"");
+        place_.refuse_kind(value, key, "a string",
+                           key == "state_dir" ? "for example state_dir = \"/run/casemate\""
+                                              : "for example image_dir = \"/srv/images\"");
       }
       if (!value.text.starts_with('/') || value.text.find('\0') != value.text.npos) {
-        place_.refuse(value,
-                      fmt::format("state_dir cannot be '{}'", escape_for_display(value.text)),
+        place_.refuse(value, fmt::format("{} cannot be '{}'", key, escape_for_display(value.text)),
                       "give the absolute path of a directory of yours");
       }
-      config_.linux_state_dir = value.text;
+      (key == "state_dir" ? config_.linux_state_dir : config_.linux_image_dir) = value.text;
     }
   }
 

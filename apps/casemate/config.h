@@ -34,6 +34,8 @@ struct Config {
   std::map<std::string, std::vector<DefaultValue>, std::less<>> defaults;
   // [backends.linux] state_dir, an absolute path.
   std::optional<std::string> linux_state_dir;
+  // [backends.linux] image_dir, an absolute path.
+  std::optional<std::string> linux_image_dir;
   // [host_tools.NAME], sorted by name.
   std::vector<HostToolSetting> host_tools;
 

@@ -109,6 +109,8 @@ TEST(Config, RefusesWrongTypesWithLineAndAnExample) {
   EXPECT_THAT(refusal("[run.scope]\na = 1"), HasSubstr("/c.toml:1: scope is a table"));
   EXPECT_THAT(refusal("[run]\nscope = \"a\\u0000b\""), HasSubstr("scope holds a NUL character"));
   EXPECT_THAT(refusal("[backends.linux]\nstate_dir = 3"), HasSubstr("state_dir is a number"));
+  EXPECT_THAT(refusal("[backends.linux]\nimage_dir = 'here'"),
+              HasSubstr("image_dir cannot be 'here'"));
   EXPECT_THAT(refusal("[backends.linux]\nstate_dir = 'here'"),
               HasSubstr("state_dir cannot be 'here'"));
 }
@@ -152,6 +154,7 @@ TEST(Config, ValuesBecomeThoseOfTheRun) {
   EXPECT_TRUE(options.json);
   EXPECT_FALSE(options.forward_stdin);
   EXPECT_EQ(parse("[backends.linux]\nstate_dir = '/s'").linux_state_dir, "/s");
+  EXPECT_EQ(parse("[backends.linux]\nimage_dir = '/i'").linux_image_dir, "/i");
 }
 
 TEST(Config, AnOptionOfTheLineWins) {

@@ -34,7 +34,7 @@ constexpr auto kHints = std::to_array<HintInOptions>({
      "host tools)"},
     {"SandboxLimitNotEnforceable", "",
      "leave the limit out: a default that cannot be held shows as limits_not_held"},
-    {"SandboxImageNotSupported", "", "use --image host"},
+    {"SandboxImageNotSupported", "that it takes", "use --image host"},
     {"SandboxLandingExists", "overwrite", "give --overwrite or another --out-dir"},
 });
 

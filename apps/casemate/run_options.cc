@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 9> kCapabilities = {
 constexpr std::array<std::string_view, 2> kIdentities = {"app", "user"};
 constexpr std::array<std::string_view, 7> kRungs = {
     "process", "runtime", "os_process", "container", "hardened_container", "microvm", "vm"};
-constexpr std::array<std::string_view, 1> kImages = {"host"};
+constexpr std::array<std::string_view, 4> kImages = {"host", "dir:", "oci:", "docker-archive:"};
 constexpr std::array<std::string_view, 1> kBackends = {"linux"};
 
 constexpr auto kOptions = std::to_array<OptionSpec>({
@@ -102,8 +102,11 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "match everything, start nothing: exit 0 or the refusal; with --json, "
      "{\"check\":\"passed\",\"error\":null} or the refusal's object",
      "--check"},
-    {"--image", "REF", kOnce, "host", "host: a read-only view of this machine's /usr",
-     "--image host", ValueForm::text, kImages},
+    {"--image", "REF", kOnce, "host",
+     "host, a read-only view of this machine's /usr; dir:PATH, oci:PATH[:TAG], "
+     "docker-archive:PATH, sha256:ID of `casemate image ls` or a registry reference, fetched by "
+     "skopeo; what is not in the local store is imported",
+     "--image python:3.13-slim", ValueForm::text, kImages},
     {"--env", "NAME=VALUE|NAME", kMany, "none",
      "set it for the program, or pass this host's value of NAME; nothing else is inherited",
      "--env LANG=de_DE.UTF-8"},

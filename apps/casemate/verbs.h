@@ -24,6 +24,9 @@ int list(const ParsedLine& line, const Config& config);
 extern const VerbSpec kRemoveVerb;
 int remove(const ParsedLine& line, const Config& config);
 
+extern const VerbSpec kImageVerb;
+int image(const ParsedLine& line, const Config& config);
+
 extern const VerbSpec kBackendsVerb;
 int backends(const ParsedLine& line, const Config& config);
 

@@ -1,6 +1,7 @@
 #include "apps/casemate/wiring.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <string_view>
@@ -20,11 +21,22 @@ Log make_log(const ParsedLine& line) {
   };
 }
 
+images::ImageStoreOptions image_store_options(const Config& config, Log log) {
+  images::ImageStoreOptions options;
+  if (config.linux_image_dir) options.directory = *config.linux_image_dir;
+  // As for CASEMATE_STATE_DIR below.
+  if (const char* directory = std::getenv("CASEMATE_IMAGE_DIR")) options.directory = directory;
+  if (isatty(2) == 1) options.progress = [](std::string_view step) { say(step); };
+  options.log = std::move(log);
+  return options;
+}
+
 std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config, Log log) {
   LinuxBackendOptions options;
   if (config.linux_state_dir) options.state_dir = *config.linux_state_dir;
   // For tests, and for two installations that must not see each other's sandboxes.
   if (const char* directory = std::getenv("CASEMATE_STATE_DIR")) options.state_dir = directory;
+  options.images = image_store_options(config, log);
   options.log = std::move(log);
   return {std::make_shared<LinuxBackend>(std::move(options))};
 }

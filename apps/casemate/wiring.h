@@ -7,11 +7,15 @@
 #include "apps/casemate/option_parser.h"
 #include "casemate/base/log.h"
 #include "casemate/core/backend.h"
+#include "casemate/images/store.h"
 
 namespace casemate::app {
 
 // To standard error with -v, else nowhere.
 Log make_log(const ParsedLine& line);
+
+// Where images are kept; what is done with them is told on standard error where that is a terminal.
+images::ImageStoreOptions image_store_options(const Config& config, Log log);
 
 // Every backend of this build, in the order in which they are preferred: cheapest first.
 std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config, Log log);

@@ -287,6 +287,7 @@ TEST_F(Layers, ASparseFileCountsWhole) {
   EXPECT_THAT(refusal(sparse("1099511627776")), HasSubstr("bytes, unpacked"));
 }
 
+// FO-11
 TEST_F(Layers, CountAndSizeBoundsHoldExactly) {
   const std::string tar = TarBuilder().file("a", std::string(600, 'a')).file("b").finish();
   EXPECT_EQ(refusal(tar, {.max_bytes = tar.size(), .max_entries = 2}), "");

@@ -34,7 +34,7 @@ class ExitStatus(Case):
             (["--backend", "dokcer"], "InvalidArgument"),
             (["--min-isolation", "microvm"], "SandboxBackendNotPermitted"),
             (["--deny-capability", "exec"], "SandboxCapabilityDenied"),
-            (["--image", "oci:nowhere"], "SandboxImageNotSupported"),
+            (["--image", "oci:/no/where"], "SandboxImageInvalid"),
             (["--files-in-limit", "1G,2G,10"], "SandboxTransferLimitsNotPermitted"),
         )
         for options, code in cases:

@@ -778,8 +778,11 @@ TEST_F(LinuxLifecycle, ASpecThatItCannotServeIsRefusedWithoutARouterToo) {
   wanted.requires_capabilities = {Capability::snapshot};
   expect_refusal<SandboxCapabilityNotSupported>([&] { acquire(key(), wanted); }, "snapshot");
   wanted = spec();
-  wanted.image = "oci:/images/one";
-  expect_refusal<SandboxImageNotSupported>([&] { acquire(key(), wanted); }, "oci:/images/one");
+  wanted.image_id = "one";
+  expect_refusal<SandboxImageNotSupported>([&] { acquire(key(), wanted); }, "\"one\"");
+  wanted = spec();
+  wanted.image = "dir:/no/such";
+  expect_refusal<SandboxImageInvalid>([&] { acquire(key(), wanted); }, "dir:/no/such");
   for (const char* path : {"", "work", "/", "/usr/x", "/tmp", "/home/user/w", "/a/../b", "/a//b"}) {
     wanted = spec();
     wanted.work_dir = path;

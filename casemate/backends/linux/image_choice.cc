@@ -16,6 +16,9 @@ namespace {
 // Ours: what an image says of them is true of its own users.
 constexpr const char* kOwnVariables[] = {"HOME", "USER", "LOGNAME", "TMPDIR"};
 
+// As at the end of the path that programs have without an image's (guest/agent/program_image.cc).
+constexpr char kOwnPrograms[] = ":/casemate/bin";
+
 // Directories of an image are shown read-only, so that nothing can be made in one.
 void check_work_dir(const std::string& work_dir, int root) {
   const std::size_t slash = work_dir.find('/', 1);
@@ -44,6 +47,8 @@ ImageChoice choose_image(const SandboxSpec& spec, images::ImageStore& store,
     meant.image = choice.held->identity;
     choice.environment = choice.held->environment;
     for (const char* name : kOwnVariables) choice.environment.erase(name);
+    const auto path = choice.environment.find("PATH");
+    if (path != choice.environment.end()) path->second += kOwnPrograms;
   }
   choice.fingerprint = spec_fingerprint(meant, guest::guest_build_id());
   return choice;

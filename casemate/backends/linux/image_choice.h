@@ -18,7 +18,8 @@ struct ImageChoice {
   std::optional<images::HeldImage> held;
   // The spec's fingerprint, with the image that its reference means now in place of the reference.
   std::string fingerprint;
-  // The image's own variables, less those that say where the sandbox's user is at home.
+  // The image's own variables, less those that say where the sandbox's user is at home, its PATH
+  // with our programs at the end.
   std::map<std::string, std::string> environment;
 };
 

@@ -330,9 +330,7 @@ ImageTemplate::ImageTemplate(const RootTemplate& beside, int image, const std::s
 
 ImageTemplate::~ImageTemplate() { detach(); }
 
-void ImageTemplate::detach() noexcept {
-  umount2(kTemplateDirectory, MNT_DETACH | UMOUNT_NOFOLLOW);
-}
+void ImageTemplate::detach() noexcept { umount2(kTemplateDirectory, MNT_DETACH | UMOUNT_NOFOLLOW); }
 
 void enter_root(const RootPlan& plan) {
   sys::make_all_private();

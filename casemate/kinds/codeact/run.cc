@@ -221,7 +221,8 @@ class Beginning {
       }
       return call.start(exec, control_);
     } catch (const SandboxFileError& failure) {
-      if (failure.error_number() != ENOENT && failure.error_number() != EACCES) throw;
+      const int error = failure.error_number();
+      if (error != ENOENT && error != EACCES && error != ENOEXEC) throw;
       std::throw_with_nested(SandboxImageInvalid(
           fmt::format("image '{}' has no {}{} that can be executed", escape_for_display(image),
                       interpreter, interpreter == kInterpreter ? " on its PATH" : ""),

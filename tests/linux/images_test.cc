@@ -1,0 +1,121 @@
+// Sandboxes from images, where the command line does not reach: work directories, and hostile
+// directories.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/linux/linux_test.h"
+#include "tests/support/expect_refusal.h"
+#include "tests/support/scratch.h"
+
+namespace casemate::linux_tests {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class LinuxImages : public LinuxTest {
+ protected:
+  LinuxImages() {
+    fs::create_directories(root() / "etc");
+    fs::create_directories(root() / "usr");
+    fs::create_directory_symlink("usr/bin", root() / "bin");
+    fs::create_directory_symlink("usr/lib", root() / "lib");
+    fs::create_directory_symlink("usr/lib64", root() / "lib64");
+  }
+
+  fs::path root() const { return scratch_ / "root"; }
+
+  // This machine's, with the libraries they need.
+  void give_it_a_shell() {
+    for (const char* path : {"/bin/sh", "/bin/ls", "/bin/cat"}) copy_program(path);
+  }
+  void copy_program(const std::string& path) {
+    const fs::path target = root() / "usr/bin" / fs::path(path).filename();
+    fs::create_directories(target.parent_path());
+    fs::copy_file(fs::canonical(path), target, fs::copy_options::skip_existing);
+    FILE* lines = popen(("ldd " + path).c_str(), "re");
+    ASSERT_NE(lines, nullptr);
+    char line[512];
+    while (std::fgets(line, sizeof line, lines) != nullptr) {
+      const std::string text = line;
+      const auto from = text.find('/');
+      if (from == text.npos) continue;
+      const std::string library = text.substr(from, text.find(' ', from) - from);
+      const std::string below = library.starts_with("/usr/") ? library : "/usr" + library;
+      const fs::path copy = root() / below.substr(1);
+      fs::create_directories(copy.parent_path());
+      fs::copy_file(fs::canonical(library), copy, fs::copy_options::skip_existing);
+    }
+    pclose(lines);
+  }
+
+  SandboxSpec of_image() const {
+    SandboxSpec wanted = spec();
+    wanted.image = "dir:" + root().native();
+    return wanted;
+  }
+  std::string see(const std::string& line, const SandboxSpec& wanted) {
+    const ExecResult result = acquire(key(), wanted)->exec(shell(line), {});
+    return result.stdout + result.stderr;
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(LinuxImages, AWorkDirectoryAtTheTopHidesTheImagesOwnAndOneBelowItIsRefused) {
+  give_it_a_shell();
+  put(root() / "data/of-the-image", "x");
+  SandboxSpec wanted = of_image();
+  wanted.work_dir = "/data";
+  EXPECT_THAT(see("ls /data", wanted), testing::Not(HasSubstr("of-the-image")));
+  wanted.work_dir = "/data/below";
+  expect_refusal<InvalidArgument>([&] { acquire(key("b"), wanted); }, "a /data of its own");
+  wanted.work_dir = "/other/below";
+  EXPECT_THAT(see("pwd", wanted), HasSubstr("/other/below/"));
+}
+
+TEST_F(LinuxImages, WhatIsNoFileOrDirectoryAtItsTopIsLeftOut) {
+  give_it_a_shell();
+  ASSERT_EQ(mkfifo((root() / "fifo").c_str(), 0666), 0);
+  ASSERT_EQ(mkfifo((root() / "etc/fifo").c_str(), 0666), 0);
+  put(root() / "secret", "only the owner's");
+  fs::permissions(root() / "secret", fs::perms::owner_read);
+  put(root() / "large", std::string(1 << 20, 'x'));
+  put(root() / "dev/of-the-image", "x");
+  const std::string seen =
+      see("ls / /etc /dev; cat /large | head -c 1; cat /large > /dev/null", of_image());
+  EXPECT_THAT(seen, testing::Not(HasSubstr("fifo")));
+  EXPECT_THAT(seen, testing::Not(HasSubstr("secret")));
+  EXPECT_THAT(seen, testing::Not(HasSubstr("of-the-image")));
+  EXPECT_THAT(seen, HasSubstr("large"));
+  EXPECT_THAT(seen, HasSubstr("urandom"));
+}
+
+TEST_F(LinuxImages, LinksWhereTheSandboxHasDirectoriesAreNotFollowed) {
+  give_it_a_shell();
+  fs::remove_all(root() / "etc");
+  put(scratch_ / "outside/secret", "outside");
+  for (const char* name : {"etc", "home", "var", "tmp", "root"}) {
+    fs::create_directory_symlink(scratch_ / "outside", root() / name);
+  }
+  const std::string seen = see("ls /etc /home /var /tmp; ls /root/", of_image());
+  EXPECT_THAT(seen, testing::Not(HasSubstr("secret")));
+  EXPECT_THAT(seen, HasSubstr("passwd"));
+}
+
+TEST_F(LinuxImages, AnImageOfTooManyDirectoriesIsRefused) {
+  give_it_a_shell();
+  for (int i = 0; i < 300; ++i) fs::create_directories(root() / ("d" + std::to_string(i)) / "sub");
+  expect_refusal<SandboxUnavailable>([&] { acquire(key(), of_image()); },
+                                     "image of too many directories");
+}
+
+}  // namespace
+}  // namespace casemate::linux_tests

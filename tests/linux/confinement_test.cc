@@ -114,6 +114,37 @@ TEST_F(LinuxConfinement, TheQuotaItselfIsOutOfReach) {
   EXPECT_EQ(output(shell("ls -A /.quota 2>/dev/null || true")), "");
 }
 
+// ISO-05
+TEST_F(LinuxConfinement, AProgramStartsInARealDirectoryInsideOrNotAtAll) {
+  const auto call = sandbox().open_call({}, {});
+  ASSERT_EQ(call->exec(shell("ln -s / /workspace/link; mkdir -p gone real/deep; ln -s real alias; "
+                             "rmdir gone"),
+                       {})
+                .exit_code,
+            0);
+  const std::string work = call->directory() + "/work";
+  for (const std::string& directory :
+       {std::string("/proc/self/fd/7"), std::string("/proc/self/cwd"), std::string("/proc/1/root"),
+        std::string("/proc/self/root/etc"), std::string("/dev/fd/0"),
+        std::string("/workspace/link"), std::string("/workspace/link/etc"), work + "/alias",
+        work + "/alias/deep", work + "/gone"}) {
+    ExecRequest request = shell("pwd; ls /");
+    request.directory = directory;
+    try {
+      const ExecResult result = call->exec(request, {});
+      ADD_FAILURE() << directory << " was entered: " << result.stdout;
+    } catch (const SandboxPathRefused&) {
+    } catch (const SandboxFileError&) {
+    }
+  }
+  ExecRequest request =
+      python("import os; print(os.getcwd()); print(os.listdir('../../../..') == os.listdir('/'))");
+  request.directory = "real/deep";
+  EXPECT_EQ(call->exec(request, {}).stdout, work + "/real/deep\nFalse\n");
+  request.directory = "/workspace";
+  EXPECT_EQ(call->exec(request, {}).stdout, "/workspace\nTrue\n");
+}
+
 // ISO-19
 TEST_F(LinuxConfinement, RefusedCallsAnswerWithAnErrorAndNeverKill) {
   const std::string answers = output(python(R"(

@@ -39,6 +39,13 @@ std::string bound_text(Limit limit, const Resources& resources) {
   return "limit";
 }
 
+// Of a signal that the kernel sends at a bound which is no resource of the spec.
+std::string_view meaning_of(std::string_view signal) {
+  if (signal == "SIGXFSZ") return ": a file grew over the file size limit of the process";
+  if (signal == "SIGXCPU") return ": the process used up its own limit of processor time";
+  return "";
+}
+
 // Whether the end of the program is known, which is claimed only then.
 std::string_view ended(const ExecResult& result) {
   return result.stopped_known ? "was stopped" : "could not be shown to have stopped";
@@ -54,7 +61,8 @@ void append_outcome_notes(CodeactRun& run, const SandboxSpec& spec,
     case Outcome::exited:
       break;
     case Outcome::signaled:
-      add(fmt::format("the program was ended by {}.", result.signal.value_or("a signal")));
+      add(fmt::format("the program was ended by {}{}.", result.signal.value_or("a signal"),
+                      meaning_of(result.signal.value_or(""))));
       break;
     case Outcome::timed_out:
       add(fmt::format("the program timed out: it ran longer than its limit of {:g} s and {}.",

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "casemate/host_tools/channel_frame.h"
 #include "casemate/sys/socket.h"
 
 namespace casemate {
@@ -52,7 +53,7 @@ class ChannelClient {
     return Answer{number(*body, 0), (*body)[4] == 0, body->substr(5)};
   }
 
-  std::string call(std::string_view name, std::string_view arguments, std::uint32_t id = 7) {
+  std::string call(std::string_view name, std::string_view arguments, std::uint32_t id = kWaits | 7) {
     send(channel_request(id, name, arguments));
     const auto answer = receive();
     if (!answer) return "closed";

@@ -85,6 +85,38 @@ TEST(HostToolChannel, AnswersRequestsOfOneConnectionAsTheyFinish) {
   EXPECT_EQ(client.receive()->text, "\"slow\"");
 }
 
+TEST(HostToolChannel, ACallerThatSaidItWaitsAndSendsMoreGetsItLater) {
+  Gate gate;
+  Served served({echo(), tool_of("slow", [&](const auto&, const auto&) {
+                   gate.pass();
+                   return boost::json::value("slow");
+                 })});
+  ChannelClient client(served.address);
+  client.send(channel_request(kWaits | 1, "slow", "{}"));
+  gate.await(1);
+  client.send(channel_request(2, "echo", "{}") + channel_request(kWaits | 3, "echo", "{}"));
+  ChannelClient other(served.address);
+  EXPECT_EQ(other.call("echo", "{}"), "{}");
+  gate.open();
+  EXPECT_EQ(client.receive()->id, kWaits | 1);
+  const std::set<std::uint32_t> rest{client.receive()->id, client.receive()->id};
+  EXPECT_EQ(rest, (std::set<std::uint32_t>{2, kWaits | 3}));
+  EXPECT_EQ(client.call("echo", "{}"), "{}");
+}
+
+TEST(HostToolChannel, AThreadThatStaysWithACallerEndsWithTheRun) {
+  for (int i = 0; i < 50; ++i) {
+    auto served = std::make_unique<Served>(std::vector<HostTool>{echo()});
+    std::vector<std::unique_ptr<ChannelClient>> clients;
+    for (int each = 0; each < 4; ++each) {
+      clients.push_back(std::make_unique<ChannelClient>(served->address));
+      EXPECT_EQ(clients.back()->call("echo", "{}"), "{}");
+    }
+    served.reset();
+    for (const auto& client : clients) EXPECT_FALSE(client->receive());
+  }
+}
+
 TEST(HostToolChannel, NeverCrossesAnswers) {
   Served served({echo()});
   std::vector<std::thread> threads;
@@ -95,7 +127,8 @@ TEST(HostToolChannel, NeverCrossesAnswers) {
       for (int call = 0; call < 1000; ++call) {
         const std::string arguments =
             "{\"who\":" + std::to_string(thread) + ",\"n\":" + std::to_string(call) + "}";
-        right += client.call("echo", arguments, static_cast<std::uint32_t>(call)) == arguments;
+        const auto id = static_cast<std::uint32_t>(call) | (thread % 2 == 0 ? kWaits : 0);
+        right += client.call("echo", arguments, id) == arguments;
       }
     });
   }

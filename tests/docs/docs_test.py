@@ -48,7 +48,8 @@ class Documents(unittest.TestCase):
             (work / "examples").symlink_to(ROOT / "examples")
             result = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", text], cwd=work, capture_output=True, text=True, timeout=100,
-                env={"PATH": "/usr/bin:/bin", "CASEMATE_STATE_DIR": str(work / "state")})
+                env={"PATH": "/usr/bin:/bin", "CASEMATE_STATE_DIR": str(work / "state"),
+                     "CASEMATE_IMAGE_DIR": str(work / "images")})
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_the_readme_shows_the_example_that_is_compiled(self):

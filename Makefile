@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test asan tsan fuzz format format-check lint bench install program
+.PHONY: help run test asan tsan fuzz format format-check lint bench install package program
 
 PREFIX ?= /usr/local
 
@@ -58,3 +58,8 @@ install: ## install the program and the library under PREFIX (/usr/local)
 	@scripts/bootstrap run
 	@scripts/build release --target casemate_installed
 	cmake --install build/release --prefix $(PREFIX)
+
+package: ## Debian packages of the program and of the library, in build/packages
+	@scripts/bootstrap run
+	@scripts/build release --target casemate_installed
+	cpack --config build/release/CPackConfig.cmake -B build/packages

@@ -8,7 +8,8 @@ add_custom_target(casemate_installed)
 
 if(TARGET casemate_program)
     add_dependencies(casemate_installed casemate_program)
-    install(TARGETS casemate_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    install(TARGETS casemate_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"
+        COMPONENT program)
 endif()
 
 # For backends of others, to be put inside a place of theirs (docs/writing-a-backend.md).

@@ -50,11 +50,14 @@ class Input {
 using Target = void (*)(std::string_view bytes);
 
 void fuzz_artifact_names(std::string_view bytes);
+void fuzz_channel_frames(std::string_view bytes);
 void fuzz_command_line(std::string_view bytes);
 void fuzz_config(std::string_view bytes);
 void fuzz_frames(std::string_view bytes);
 void fuzz_guest_paths(std::string_view bytes);
 void fuzz_host_patterns(std::string_view bytes);
+void fuzz_image_documents(std::string_view bytes);
+void fuzz_image_layers(std::string_view bytes);
 void fuzz_json(std::string_view bytes);
 void fuzz_json_schema(std::string_view bytes);
 void fuzz_lying_guest(std::string_view bytes);
@@ -73,11 +76,14 @@ struct NamedTarget {
 // In the order of the alphabet; CMakeLists.txt has the same names.
 inline constexpr auto kTargets = std::to_array<NamedTarget>({
     {"artifact_names", fuzz_artifact_names},
+    {"channel_frames", fuzz_channel_frames},
     {"command_line", fuzz_command_line},
     {"config", fuzz_config},
     {"frames", fuzz_frames},
     {"guest_paths", fuzz_guest_paths},
     {"host_patterns", fuzz_host_patterns},
+    {"image_documents", fuzz_image_documents},
+    {"image_layers", fuzz_image_layers},
     {"json", fuzz_json},
     {"json_schema", fuzz_json_schema},
     {"lying_guest", fuzz_lying_guest},

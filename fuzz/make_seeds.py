@@ -5,7 +5,11 @@ make_seeds.py [DIRECTORY]. Files it does not name (`found-*`: what a fuzzer foun
 A test holds the corpus against it.
 """
 
+import gzip
+import io
+import json
 import sys
+import tarfile
 from pathlib import Path
 from struct import pack
 
@@ -204,6 +208,87 @@ LINES = {
 }
 
 
+def call(number, name, arguments):
+    body = pack("<IH", number, len(name)) + name + arguments
+    return pack("<I", len(body)) + body
+
+
+CHANNELS = {
+    "calls": b"\x04" + call(1, b"lookup", b'{"key":"a"}') + call(2, b"x", b"{}"),
+    "too-large": b"\x40" + call(3, b"x", b" " * 300) + call(4, b"x", b"{}"),
+    "malformed": b"\x00" + pack("<IIH", 6, 5, 9),
+    "too-short": b"\x00" + pack("<IB", 5, 0),
+    "too-long": b"\xff" + pack("<I", 2**32 - 1) + b"x",
+    "half": b"\x02" + call(6, b"lookup", b'{"key":"a"}')[:-3],
+}
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
+LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
+MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+
+
+def descriptor(media_type, **more):
+    return {"mediaType": media_type, "digest": DIGEST, "size": 512, **more}
+
+
+DOCUMENTS = {
+    "index": (0, {"schemaVersion": 2, "manifests": [
+        descriptor(MANIFEST_TYPE, platform={"os": "linux", "architecture": "amd64"}),
+        descriptor(MANIFEST_TYPE, platform={"os": "linux", "architecture": "arm64"})]}),
+    "manifest": (1, {"schemaVersion": 2, "config": descriptor(CONFIG_TYPE), "layers": [descriptor(LAYER_TYPE)]}),
+    "config": (2, {"os": "linux", "architecture": "amd64", "config": {"Env": ["PATH=/usr/bin", "A=b=c"]},
+                   "rootfs": {"type": "layers", "diff_ids": [DIGEST]}}),
+    "archive": (3, [{"Config": "config.json", "RepoTags": ["a:b"], "Layers": ["layer.tar"]}]),
+    "short-digest": (1, {"config": {**descriptor(CONFIG_TYPE), "digest": "sha256:00"}, "layers": []}),
+    "negative": (1, {"config": {**descriptor(CONFIG_TYPE), "size": -1}, "layers": [descriptor(LAYER_TYPE)]}),
+    "variable": (2, {"os": "linux", "architecture": "amd64", "config": {"Env": ["=x", "PATH", "A\0=b"]},
+                     "rootfs": {"type": "layers", "diff_ids": [DIGEST]}}),
+    "no-object": (0, []),
+}
+
+REFERENCES = {
+    "host": "host", "dir": "dir:/srv/root", "oci": "oci:/srv/layout:tag", "archive": "docker-archive:a.tar",
+    "name": "python", "full": f"registry.example.org:5000/a/b:1.2@{DIGEST}", "id": DIGEST, "upper": "Python:3",
+    "option": "--help", "dots": "docker.io/../a", "empty-tag": "python:",
+}
+
+
+def layer(*entries):
+    """Entries are (name, type, content or target, mode)."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, kind, content, mode in entries:
+            info = tarfile.TarInfo(name)
+            info.type, info.mode, info.mtime = kind, mode, 10**9
+            if kind == tarfile.REGTYPE:
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+            else:
+                info.linkname = content
+                archive.addfile(info)
+    # Without the padding to a record of 20 blocks.
+    return stream.getvalue().rstrip(b"\0") + b"\0" * 1024
+
+
+REG, DIR, SYM, LNK = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
+
+LAYERS = {
+    "plain": layer(("bin", DIR, "", 0o755), ("bin/a", REG, b"#!/bin/sh\n", 0o4755), ("b", LNK, "bin/a", 0o644),
+                   ("c", SYM, "/etc/passwd", 0o777)),
+    "outside": layer(("../x", REG, b"x", 0o644)),
+    "absolute": layer(("/x", REG, b"x", 0o644)),
+    "through-a-link": layer(("d", SYM, "..", 0o777), ("d/canary", REG, b"x", 0o644)),
+    "hard-link-out": layer(("x", LNK, "../canary", 0o644)),
+    "whiteout": layer(("a", DIR, "", 0o755), ("a/b", REG, b"x", 0o644), ("a/.wh.b", REG, b"", 0o644),
+                      ("a/.wh..wh..opq", REG, b"", 0o644)),
+    "device": layer(("dev", DIR, "", 0o755), ("dev/null", tarfile.CHRTYPE, "", 0o666), ("p", tarfile.FIFOTYPE, "", 0o644)),
+    "long-name": layer(("n" * 150, REG, b"x", 0o644), ("é\n", REG, b"", 0o644)),
+    "replaced": layer(("a", DIR, "", 0o755), ("a/b", REG, b"x", 0o644), ("a", SYM, "..", 0o777),
+                      ("a/canary", REG, b"y", 0o644)),
+}
+
+
 def conversations():
     """Operation, whether the control stream lies, what the guest says."""
     begun = frame(17) + frame(18)
@@ -236,10 +321,18 @@ def seeds():
         yield "command_line", name, "\0".join(words)
     for name, (schema, value) in SCHEMAS.items():
         yield "json_schema", name, schema + "\0" + value
+    for name, (kind, document) in DOCUMENTS.items():
+        yield "image_documents", name, bytes([kind]) + json.dumps(document).encode()
+    for name, reference in REFERENCES.items():
+        yield "image_documents", f"reference-{name}", b"\x04" + reference.encode()
+    for name, content in LAYERS.items():
+        yield "image_layers", name, b"\x00" + content
+        yield "image_layers", f"{name}-twice", b"\x01" + content
+    yield "image_layers", "gzip", b"\x00" + gzip.compress(LAYERS["plain"], mtime=0)
     for name, content in conversations():
         yield "lying_guest", name, content
     for target, table in {
-            "artifact_names": NAMES, "guest_paths": PATHS, "host_patterns": HOSTS, "json": JSON,
+            "channel_frames": CHANNELS, "artifact_names": NAMES, "guest_paths": PATHS, "host_patterns": HOSTS, "json": JSON,
             "over_exec": CALLS, "manifest": MANIFESTS, "run_json": RUNS, "utf8": UTF8,
             "values": VALUES, "config": CONFIGS}.items():
         for name, content in table.items():

@@ -1,0 +1,115 @@
+"""The Debian packages, made, unpacked into a root of their own, and used from there."""
+
+import gzip
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+BUILD = Path(os.environ["CASEMATE_BUILD_DIR"]).resolve()
+ROOT = Path(__file__).resolve().parents[2]
+
+PROJECT = """\
+cmake_minimum_required(VERSION 3.25)
+project(host LANGUAGES CXX)
+find_package(casemate 0.1 REQUIRED)
+add_executable(host host.cc)
+target_link_libraries(host PRIVATE casemate::casemate)
+"""
+
+
+def run(*argv, **options):
+    return subprocess.run([str(word) for word in argv], check=True, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, **options).stdout
+
+
+class Package(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="casemate-package-")
+        work = Path(cls.folder.name)
+        try:
+            run("cpack", "--config", BUILD / "CPackConfig.cmake", "-B", work / "packages", cwd=work)
+        except subprocess.CalledProcessError as error:
+            cls.folder.cleanup()
+            raise AssertionError(error.stdout) from error
+        cls.packages = {path.name.split("_")[0]: path for path in (work / "packages").glob("*.deb")}
+        cls.root = work / "root"
+        for package in cls.packages.values():
+            run("dpkg-deb", "-x", package, cls.root)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def field(self, package, name):
+        return run("dpkg-deb", "-f", self.packages[package], name).strip()
+
+    def test_there_are_two_the_program_and_the_library(self):
+        self.assertEqual(sorted(self.packages), ["casemate", "libcasemate-dev"])
+        for package in self.packages:
+            self.assertTrue(self.field(package, "Description"))
+            self.assertEqual(self.field(package, "Architecture"), run("dpkg", "--print-architecture").strip())
+
+    def test_the_program_depends_on_the_c_library_and_the_interpreter_alone(self):
+        names = {entry.split()[0] for entry in self.field("casemate", "Depends").split(",")}
+        self.assertEqual(names, {"libc6", "python3"})
+
+    def test_the_library_depends_on_what_it_links(self):
+        names = {entry.split()[0] for entry in self.field("libcasemate-dev", "Depends").split(",")}
+        self.assertLessEqual({"libboost-json1.81-dev", "libfmt-dev", "libseccomp-dev"}, names)
+
+    def test_it_holds_what_a_package_has(self):
+        for name in ("bin/casemate", "share/man/man1/casemate.1.gz", "share/doc/casemate/copyright",
+                     "share/doc/casemate/changelog.gz", "share/doc/casemate/threat-model.md",
+                     "share/bash-completion/completions/casemate", "share/zsh/vendor-completions/_casemate",
+                     "share/fish/vendor_completions.d/casemate.fish", "include/casemate/core/sandbox.h",
+                     "lib/cmake/casemate/casemateConfig.cmake"):
+            self.assertTrue((self.root / "usr" / name).is_file(), name)
+        self.assertEqual([path.name for path in self.root.iterdir()], ["usr"])
+
+    def test_nothing_in_it_names_the_tree_it_was_built_in(self):
+        for path in self.root.rglob("*"):
+            if path.is_file() and not path.is_symlink() and path.suffix != ".a":
+                self.assertNotIn(str(ROOT).encode(), path.read_bytes(), path)
+
+    def test_the_manual_page_has_every_verb_and_is_one(self):
+        page = gzip.decompress((self.root / "usr/share/man/man1/casemate.1.gz").read_bytes()).decode()
+        for verb in ("RUN", "BACKENDS", "COMPLETION"):
+            self.assertIn(f".SH {verb}\n", page)
+        if shutil.which("man"):
+            said = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", "/dev/stdin"], input=page,
+                                  text=True, capture_output=True, env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"})
+            self.assertEqual((said.returncode, said.stderr), (0, ""))
+
+    def test_the_program_runs_from_where_it_was_unpacked(self):
+        if os.geteuid() != 0:
+            self.skipTest("the linux backend needs root")
+        with tempfile.TemporaryDirectory(prefix="casemate-state-") as state:
+            result = subprocess.run([self.root / "usr/bin/casemate", "run", "-"], input="print(6 * 7)", text=True,
+                                    capture_output=True, timeout=60,
+                                    env={"PATH": "/usr/bin:/bin", "CASEMATE_STATE_DIR": state})
+        self.assertEqual((result.stdout, result.stderr, result.returncode), ("42\n", "", 0))
+
+    def test_a_project_links_the_unpacked_library(self):
+        source = Path(self.folder.name) / "host"
+        source.mkdir()
+        (source / "CMakeLists.txt").write_text(PROJECT)
+        shutil.copy(ROOT / "examples/readme.cc", source / "host.cc")
+        run("cmake", "-G", "Ninja", "-S", source, "-B", source / "build",
+            f"-DCMAKE_PREFIX_PATH={self.root / 'usr'}")
+        run("cmake", "--build", source / "build")
+        self.assertTrue((source / "build/host").is_file())
+
+    def test_lintian_finds_no_error(self):
+        if not shutil.which("lintian"):
+            self.skipTest("lintian is not installed")
+        result = subprocess.run(["lintian", "--fail-on", "error", "--allow-root", *self.packages.values()],
+                                capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

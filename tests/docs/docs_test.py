@@ -57,6 +57,26 @@ class Documents(unittest.TestCase):
         self.assertIn(f"```cpp\n{example}```\n", (ROOT / "README.md").read_text())
         self.assertLessEqual(example.count("\n"), 20)
 
+    def test_the_page_on_kinds_shows_the_example_that_is_compiled(self):
+        example = (ROOT / "examples/word_count.cc").read_text()
+        self.assertIn(f"```cpp\n{example}```\n", (ROOT / "docs/writing-a-kind.md").read_text())
+
+    def test_the_example_of_the_page_on_kinds_runs(self):
+        if os.geteuid() != 0:
+            self.skipTest("the linux backend needs root")
+        with tempfile.TemporaryDirectory(prefix="casemate-docs-", ignore_cleanup_errors=True) as folder:
+            result = subprocess.run([BUILD / "word_count"], capture_output=True, text=True, timeout=60,
+                                    env={"PATH": "/usr/bin:/bin", "CASEMATE_STATE_DIR": folder})
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(result.stdout.split(), ["6", "text"])
+
+    def test_codes_that_documents_name_are_refusals(self):
+        known = set(re.findall(r'Refusal<"(\w+)"', (ROOT / "casemate/core/errors.h").read_text()))
+        table = (ROOT / "docs/operations.md").read_text().split("## When something does not work")[1]
+        named = {name for row in re.findall(r"^\| `.*", table, re.M) for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+        self.assertGreater(len(named), 10)
+        self.assertEqual(named - known, set())
+
     def test_the_example_of_the_readme_runs(self):
         if os.geteuid() != 0:
             self.skipTest("the linux backend needs root")

@@ -60,6 +60,6 @@ install: ## install the program and the library under PREFIX (/usr/local)
 	cmake --install build/release --prefix $(PREFIX)
 
 package: ## Debian packages of the program and of the library, in build/packages
-	@scripts/bootstrap run
+	@scripts/bootstrap test
 	@scripts/build release --target casemate_installed
 	cpack --config build/release/CPackConfig.cmake -B build/packages

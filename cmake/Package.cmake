@@ -5,16 +5,18 @@ if(NOT TARGET casemate_program)
 endif()
 
 set(written "${CMAKE_BINARY_DIR}/packaging")
-file(MAKE_DIRECTORY "${written}")
+configure_file("${PROJECT_SOURCE_DIR}/packaging/changelog.Debian.in"
+    "${written}/changelog.Debian" @ONLY)
 add_custom_command(OUTPUT "${written}/casemate.1.gz" "${written}/casemate.bash"
                           "${written}/_casemate" "${written}/casemate.fish"
-                          "${written}/changelog.gz"
+                          "${written}/changelog.gz" "${written}/changelog.Debian.gz"
     COMMAND /usr/bin/python3 "${PROJECT_SOURCE_DIR}/packaging/write_man.py"
             "$<TARGET_FILE:casemate_program>" "${written}/casemate.1.gz"
-    COMMAND "$<TARGET_FILE:casemate_program>" completion bash >"${written}/casemate.bash"
-    COMMAND "$<TARGET_FILE:casemate_program>" completion zsh >"${written}/_casemate"
-    COMMAND "$<TARGET_FILE:casemate_program>" completion fish >"${written}/casemate.fish"
-    COMMAND gzip -9nc "${PROJECT_SOURCE_DIR}/CHANGELOG.md" >"${written}/changelog.gz"
+    COMMAND "$<TARGET_FILE:casemate_program>" completion bash > "${written}/casemate.bash"
+    COMMAND "$<TARGET_FILE:casemate_program>" completion zsh > "${written}/_casemate"
+    COMMAND "$<TARGET_FILE:casemate_program>" completion fish > "${written}/casemate.fish"
+    COMMAND gzip -9nc "${PROJECT_SOURCE_DIR}/CHANGELOG.md" > "${written}/changelog.gz"
+    COMMAND gzip -9nc "${written}/changelog.Debian" > "${written}/changelog.Debian.gz"
     DEPENDS casemate_program "${PROJECT_SOURCE_DIR}/packaging/write_man.py"
             "${PROJECT_SOURCE_DIR}/CHANGELOG.md"
     VERBATIM)
@@ -32,12 +34,16 @@ install(FILES "${written}/casemate.fish"
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/casemate"
     COMPONENT program FILES_MATCHING PATTERN "*.md")
 install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/packaging/copyright"
-              "${written}/changelog.gz"
+              "${written}/changelog.gz" "${written}/changelog.Debian.gz"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/casemate" COMPONENT program)
 install(FILES "${PROJECT_SOURCE_DIR}/packaging/copyright" "${written}/changelog.gz"
+              "${written}/changelog.Debian.gz"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libcasemate-dev" COMPONENT library)
 install(FILES "${PROJECT_SOURCE_DIR}/packaging/casemate.lintian-overrides" RENAME casemate
     DESTINATION "${CMAKE_INSTALL_DATADIR}/lintian/overrides" COMPONENT program)
+install(FILES "${PROJECT_SOURCE_DIR}/packaging/libcasemate-dev.lintian-overrides"
+    RENAME libcasemate-dev
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/lintian/overrides" COMPONENT library)
 
 # The development packages of scripts/packages/run.txt: what the archives are linked with.
 file(STRINGS "${PROJECT_SOURCE_DIR}/scripts/packages/run.txt" linked REGEX "^(lib|zlib).*-dev$")
@@ -55,6 +61,7 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME casemate)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
@@ -66,12 +73,11 @@ set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS "${linked}")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SUGGESTS "casemate, cmake")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION
-"run programs that a model wrote, inside a boundary that you chose
- Sandboxes from the kernel's own means: namespaces, a system call filter,
- limits by control group. Files go in, declared outputs come back, and what
- would be weaker than was asked for is refused.")
+"The command line: runs a program that a model wrote inside a boundary that
+you chose. Sandboxes are made of the kernel's own means: namespaces, a system
+call filter, limits by control group. Files go in, declared outputs come back,
+and what would be weaker than was asked for is refused.")
 set(CPACK_COMPONENT_LIBRARY_DESCRIPTION
-"one seam between an application and any sandbox provider (development files)
- The C++ library behind casemate: headers, static archives and the CMake
- package that gives casemate::casemate.")
+"The C++ library behind casemate: headers, static archives and the CMake
+package that gives casemate::casemate.")
 include(CPack)

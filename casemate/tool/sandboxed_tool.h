@@ -66,21 +66,21 @@ enum class AlsoCarriesOut : std::uint8_t { no, yes };
 
 struct SandboxedToolOptions {
   // Absent, or without a backend: there is no tool.
-  std::optional<SandboxRouter> router;
-  CallerContext context;
+  std::optional<SandboxRouter> router{};
+  CallerContext context{};
   // The third part of the key, fixed here.
-  std::string agent_dir;
-  SandboxSpec spec;
-  std::string name;
+  std::string agent_dir{};
+  SandboxSpec spec{};
+  std::string name{};
   ApprovalMode approval_mode = ApprovalMode::never_require;
   // Given whole, or derived by `sandbox_tool_declarations` when absent.
-  std::optional<ToolDeclarations> declarations;
+  std::optional<ToolDeclarations> declarations{};
   std::optional<SourceIntegrity> source_integrity = SourceIntegrity::trusted;
-  std::optional<std::string> outbound_max_confidentiality;
-  std::shared_ptr<OutputSink> output_sink;
+  std::optional<std::string> outbound_max_confidentiality{};
+  std::shared_ptr<OutputSink> output_sink{};
   AlsoCarriesOut also_carries_out = AlsoCarriesOut::no;
-  ReclaimCallback on_reclaim_failure;
-  Log log;
+  ReclaimCallback on_reclaim_failure{};
+  Log log{};
 };
 
 // One tool, or none where no sandbox is configured. Throws, in this order: `InvalidArgument` for a

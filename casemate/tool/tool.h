@@ -38,14 +38,14 @@ struct ToolCall {
 
 struct ToolResult {
   // For the model; valid UTF-8.
-  std::string text;
+  std::string text{};
   // The same for a program: one JSON object as text, or empty. Holds no host path.
-  std::string structured;
+  std::string structured{};
   // No program ran: a refusal, or a sandbox that is not to be had. A program that failed is an
   // ordinary result.
   bool is_error = false;
   // What landed, for the host: a `handle` in here is never part of the text above.
-  std::vector<LandedArtifact> artifacts;
+  std::vector<LandedArtifact> artifacts{};
 };
 
 // A tool, ready to be registered; made by `sandboxed_tool`. Copies share one implementation. May be

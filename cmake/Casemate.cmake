@@ -52,6 +52,11 @@ if(CASEMATE_SANITIZE)
         "-fsanitize=${CASEMATE_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_link_options(casemate_sanitizers INTERFACE "-fsanitize=${CASEMATE_SANITIZE}")
 endif()
+if(CASEMATE_SANITIZE STREQUAL "thread")
+    add_library(casemate_tsan_clocklock STATIC cmake/tsan_clocklock.cc)
+    target_compile_options(casemate_tsan_clocklock PRIVATE -fsanitize=thread)
+    target_link_libraries(casemate_sanitizers INTERFACE casemate_tsan_clocklock)
+endif()
 
 # Deps of ours, renamed to the variants that carry no sanitizer.
 function(casemate_plain_names out)

@@ -10,6 +10,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <system_error>
@@ -75,13 +76,34 @@ void hear_the_end(const sys::UniqueFd& connection) {
 
 using Script = std::function<void(sys::UniqueFd)>;
 
+// What a test changes while threads of an earlier call still look at it.
+template <typename Value>
+class Shared {
+ public:
+  explicit Shared(Value value) : value_(std::move(value)) {}
+  Shared& operator=(Value value) {
+    const std::lock_guard lock(mutex_);
+    value_ = std::move(value);
+    return *this;
+  }
+  void reset() { *this = Value(); }
+  Value get() const {
+    const std::lock_guard lock(mutex_);
+    return value_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Value value_;
+};
+
 // The guest's side of one control stream, on a thread of its own. By default it opens and closes
 // calls as an honest one does; what it does with attached connections is the test's.
 struct FakeGuest {
-  std::string answer_to_open = framed(FrameType::call_opened, encode(CallOpened{}));
-  std::optional<std::string> answer_to_close =
-      framed(FrameType::call_closed, encode(CallClosed{true}));
-  Script attached = [](sys::UniqueFd) {};
+  Shared<std::string> answer_to_open{framed(FrameType::call_opened, encode(CallOpened{}))};
+  Shared<std::optional<std::string>> answer_to_close{
+      framed(FrameType::call_closed, encode(CallClosed{true}))};
+  Shared<Script> attached{[](sys::UniqueFd) {}};
   std::atomic<int> attachments = 0;
   std::vector<std::jthread> threads;  // last: joined first
 
@@ -98,17 +120,17 @@ struct FakeGuest {
     FrameReader reader(control.get());
     while (std::optional<Frame> frame = await_frame(control.get(), reader)) {
       if (is(*frame, FrameType::open_call)) {
-        if (answer_to_open.empty()) return;
-        say(control, answer_to_open);
+        const std::string answer = answer_to_open.get();
+        if (answer.empty()) return;
+        say(control, answer);
       } else if (is(*frame, FrameType::attach)) {
         ++attachments;
-        // A copy: the test gives the next call another script while this one still runs.
         attached_threads.emplace_back(
-            [script = attached, fd = std::move(frame->descriptors.at(0))]() mutable {
+            [script = attached.get(), fd = std::move(frame->descriptors.at(0))]() mutable {
               until_the_host_hangs_up([&] { script(std::move(fd)); });
             });
-      } else if (answer_to_close) {
-        say(control, *answer_to_close);
+      } else if (const auto answer = answer_to_close.get()) {
+        say(control, *answer);
       }
     }
   }

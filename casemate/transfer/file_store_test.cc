@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -214,6 +215,27 @@ TEST(DirectoryFileStore, ListsAsDeepAsItsBoundAndRefusesOneMore) {
   EXPECT_THAT(list(3), ElementsAre("1/2/3/file"));
   EXPECT_THAT(expect_refusal<SandboxTransferCapExceeded>([&] { list(2); }),
               HasSubstr("more than 2 directories deep"));
+}
+
+// A directory that went meanwhile is passed over; one that cannot be read is not.
+TEST(DirectoryFileStore, ListsAllOrSaysWhyNot) {
+  const Scratch scratch;
+  put(scratch / "1/2/3/4/5/6/7/8/9/10/11/12/file", "");
+  const DirectoryFileStore store(scratch.path());
+  EXPECT_EQ(store.list().size(), 1U);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest = fcntl(0, F_DUPFD_CLOEXEC, 3);
+  close(lowest);
+  const rlimit few{static_cast<rlim_t>(lowest) + 6, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  try {
+    store.list();
+    ADD_FAILURE() << "nothing was refused";
+  } catch (const SandboxFileError& refusal) {
+    EXPECT_EQ(refusal.error_number(), EMFILE);
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 // FO-03

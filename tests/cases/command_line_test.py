@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from harness import PRINT_NAMESPACE, PROGRAM, Case, processes_in, signal, ticks_now
+from harness import Case, NEEDS_GROUPS, PRINT_NAMESPACE, PROGRAM, processes_in, signal, ticks_now
 
 KEYS = ["status", "exit_code", "signal", "stdout", "stderr", "stdout_truncated_bytes",
         "stderr_truncated_bytes", "artifacts", "missing_outputs", "host_tool_calls", "limit",
@@ -261,6 +261,7 @@ class BadInput(Case):
     def test_a_single_value_given_twice_is_refused(self):
         self.assertRefused(self.run_program("", "--timeout", "1", "--timeout", "2"), "InvalidArgument", "twice")
 
+    @NEEDS_GROUPS
     def test_values_out_of_range_are_refused_with_the_range(self):
         for option, bad, range_text in (("--memory", "16777215", "16M"), ("--disk", "1048575", "1M"),
                                         ("--pids", "3", "4"), ("--timeout", "604801", "604800"),
@@ -377,6 +378,7 @@ class Surface(Case):
                            "SandboxFileError")
         self.assertFalse(self.out.exists())
 
+    @NEEDS_GROUPS
     def test_runs_of_one_key_share_a_sandbox_and_another_limit_is_refused_while_it_is_busy(self):
         program = self.write("p.py", "print('up'); input()")
         first = self.start(self.argv("--thread", "t", "--stdin", program), stdin=subprocess.PIPE)

@@ -7,7 +7,7 @@ import time
 import unittest
 from pathlib import Path
 
-from harness import PRINT_NAMESPACE, SOAK, Case, cgroups_of, processes_in, ticks_now
+from harness import Case, NEEDS_GROUPS, NEEDS_ROOT, PRINT_NAMESPACE, SOAK, cgroups_of, processes_in, ticks_now
 
 
 class Exec(Case):
@@ -72,6 +72,7 @@ os._exit(0)
         self.assertEqual((result.status, result.out), (124, b"step 1 ok\n"), result)
         self.assertIn("timed out", result.err)
 
+    @NEEDS_ROOT
     def test_EX_07_what_was_printed_before_the_sandbox_was_lost_is_kept(self):
         """EX-07: the init of the program's processes is killed from outside"""
         name = f"case-{os.getpid()}"
@@ -247,6 +248,7 @@ for _ in range(5):
 while True: time.sleep(1)
 ''', "--timeout", "1", status=124)
 
+    @NEEDS_GROUPS
     def test_memory_over_the_limit_is_named(self):
         result = self.run_json("x = bytearray(400 << 20); print(len(x))", "--memory", "64M", "--disk", "1M")
         self.assertEqual(result.json["limit"], "memory", result)

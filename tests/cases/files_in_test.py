@@ -6,10 +6,11 @@ import stat
 import threading
 import unittest
 
-from harness import Case
+from harness import Case, NEEDS_ROOT
 
 
 class FilesIn(Case):
+    @NEEDS_ROOT
     def test_IN_02_nobody_changes_the_owner_of_what_a_link_points_to(self):
         """IN-02: the guest puts links in the place of shared and of landed files, and swaps them"""
         canary = self.write("canary", "secret")

@@ -4,7 +4,7 @@ import os
 import socket
 import unittest
 
-from harness import Case
+from harness import Case, NEEDS_ROOT
 
 
 class FilesOut(Case):
@@ -168,6 +168,7 @@ json.dump({"outputs": [{"path": "a.txt"}, {"path": "b.txt"}]}, open("outputs.jso
                 self.assertEqual(result.err.count("casemate: error: "), 1, result)
                 self.assertNothingLanded()
 
+    @NEEDS_ROOT
     def test_a_full_disk_is_named_and_nothing_of_the_file_stays(self):
         small = self.dir / "small"
         small.mkdir()

@@ -21,6 +21,10 @@ SANITIZED = PROGRAM.exists() and b"__asan_init" in PROGRAM.read_bytes()
 SOAK = os.environ.get("CASEMATE_SOAK") == "1"
 CAP = 10 * 1024 * 1024  # of a stream in the JSON object
 
+# What an ordinary user cannot have or set up; everything else of the cases is the same for everybody.
+NEEDS_ROOT = unittest.skipIf(os.geteuid() != 0, "only root can set this up")
+NEEDS_GROUPS = unittest.skipIf(os.geteuid() != 0, "this user may make no control groups")
+
 # A program prints this first, so that the host can look for what is left of it.
 PRINT_NAMESPACE = "import os; print(os.readlink('/proc/self/ns/pid'), flush=True)\n"
 
@@ -176,5 +180,5 @@ class Case(unittest.TestCase):
         return line
 
 
-__all__ = ["CAP", "Case", "PRINT_NAMESPACE", "PROGRAM", "ROOT", "Result", "SOAK", "cgroups_of",
+__all__ = ["CAP", "Case", "NEEDS_GROUPS", "NEEDS_ROOT", "PRINT_NAMESPACE", "PROGRAM", "ROOT", "Result", "SOAK", "cgroups_of",
            "processes_in", "signal", "ticks_now"]

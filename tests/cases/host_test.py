@@ -5,7 +5,7 @@ import resource
 import unittest
 from pathlib import Path
 
-from harness import SANITIZED, Case
+from harness import Case, NEEDS_GROUPS, NEEDS_ROOT, SANITIZED
 
 MIB = 1024 * 1024
 
@@ -45,6 +45,7 @@ class Inherited(Case):
         self.assertEqual((lowered.status, lowered.err), (0, ""), lowered)
         self.assertEqual(lowered.text, bounds.text)
 
+    @NEEDS_ROOT
     def test_a_caller_under_a_real_time_policy_gets_an_ordinary_program(self):
         result = self.run_argv(["chrt", "-f", "1", *self.argv(program=PRINT_BOUNDS)])
         self.assertEqual((result.status, result.err), (0, ""), result)
@@ -80,6 +81,7 @@ class Inherited(Case):
                 self.assertEqual(result.status, 0, result)
                 self.assertEqual((self.out / "copy").stat().st_size, 100000)
 
+    @NEEDS_GROUPS
     def test_a_default_that_the_caller_may_not_give_shows_as_not_held(self):
         def lower():
             resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
@@ -96,10 +98,12 @@ class Inherited(Case):
 
 
 class Namespaces(Case):
+    @NEEDS_ROOT
     def test_a_proc_of_the_outer_pid_namespace_serves(self):
         result = self.run_argv(["unshare", "--pid", "--fork", *self.argv(program="print(6 * 7)")])
         self.assertEqual((result.status, result.text, result.err), (0, "42\n", ""), result)
 
+    @NEEDS_ROOT
     @unittest.skipIf(SANITIZED, "a sanitizer needs a /proc of its own before the program begins")
     def test_a_proc_that_does_not_have_the_caller_is_named(self):
         # A /proc of a pid namespace below the caller's has no entry for the caller's children.

@@ -4,7 +4,7 @@ import os
 import time
 import unittest
 
-from harness import PRINT_NAMESPACE, Case, processes_in, signal, ticks_now
+from harness import Case, NEEDS_GROUPS, PRINT_NAMESPACE, processes_in, signal, ticks_now
 
 COUNT = "echo . >> {log}; echo 1"
 CALL = "from casemate_tools import call, HostToolError\n"
@@ -162,6 +162,7 @@ os._exit(0)
         self.assertEqual((second.json["stdout"], second.json["host_tool_calls"]), ("next\n", 0), second)
         self.assertEqual(self.counted(), 0)
 
+    @NEEDS_GROUPS
     def test_HT_12_an_answer_over_a_cap_is_refused_and_the_cap_named(self):
         """HT-12"""
         cap = 8 * 1024 * 1024

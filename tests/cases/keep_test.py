@@ -4,7 +4,7 @@ import re
 import time
 import unittest
 
-from harness import PROGRAM, Case, cgroups_of, signal
+from harness import Case, NEEDS_GROUPS, PROGRAM, cgroups_of, signal
 
 RECORD = ["id", "backend", "isolation", "scope", "thread", "agent", "kind", "age_s", "idle_s", "processes",
           "memory_bytes"]
@@ -163,6 +163,7 @@ class Ls(Kept):
         self.assertRegex(lines[1], r"^[0-9a-f]{16}  linux +container +\S+ +t\S*forged")
         self.assertNotIn("\x1b", lines[1])
 
+    @NEEDS_GROUPS
     def test_a_busy_one_is_not_idle_and_has_processes(self):
         process = self.start(self.argv("--thread", "t", program="import time; print('up', flush=True); time.sleep(1000)"))
         process.stdout.readline()
@@ -195,6 +196,7 @@ class Rm(Kept):
         self.assertRefused(result, "NoSuchSandbox", "0123456789abcdef", "../x")
         self.assertNotIn(kept, result.err)
 
+    @NEEDS_GROUPS
     def test_LC_12_it_ends_a_sandbox_that_another_process_holds(self):
         """LC-12: and the next run of the key gets a fresh one"""
         process = self.start(self.argv("--json", "--thread", "t",

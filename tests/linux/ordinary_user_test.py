@@ -14,7 +14,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-BUILD = Path(os.environ.get("CASEMATE_BUILD_DIR", Path(__file__).resolve().parents[2] / "build/release"))
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("CASEMATE_BUILD_DIR", ROOT / "build/release"))
 SUITES = BUILD / "test_programs"
 # Of what these tests may be left out for: nothing but what this user cannot have here.
 LEFT_OUT = ("this user may make no control groups", "needs root")
@@ -79,6 +80,25 @@ class OrdinaryUser(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout)
         self.assertIn("linux: available\n", result.stdout)
         return re.search(r"engine +(.*)", result.stdout)[1]
+
+    def run_cases(self, area, wrap):
+        """The command line's cases of an area, from a copy that this user can read."""
+        copied = self.dir / "source"
+        shutil.copytree(ROOT / "tests/cases", copied / "tests/cases", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "examples", copied / "examples")
+        self.copy(BUILD / "casemate")
+        argv = self.as_user(f"CASEMATE_BUILD_DIR={self.dir}", "PYTHONDONTWRITEBYTECODE=1", "/usr/bin/python3",
+                            copied / f"tests/cases/{area}_test.py")
+        result = self.run_argv(wrap(argv))
+        self.assertEqual(result.returncode, 0, result.stdout[-8000:])
+        self.assertGreater(int(re.search(r"(?m)^Ran (\d+) tests?", result.stdout)[1]), 0)
+
+    def test_with_one_id_the_command_line_is_what_it_is_as_root(self):
+        """EX-01 to NM-06, CLI-02 to CLI-06: what needs control groups or a set-up by root is left out"""
+        for area in ("exec", "files_in", "files_out", "names", "command_line", "host"):
+            with self.subTest(area=area):
+                self.run_cases(area, list)
+                shutil.rmtree(self.dir / "source")
 
     def test_with_one_id_the_backend_says_so(self):
         self.assertIn("one user id (no range in /etc/subuid and /etc/subgid)", self.identity(list))

@@ -165,6 +165,28 @@ print([os.listdir('/workspace/' + n) for n in sorted(os.listdir('/workspace')) i
   EXPECT_TRUE(second->close());
 }
 
+// Programs of one call may own the directory in which the other's lies, and know its name from
+// there.
+TEST_F(LinuxProcesses, NoCallCanTakeAnothersDirectoryAway) {
+  const auto first = sandbox().open_call({}, {});
+  const auto second = sandbox().open_call({}, {});
+  EXPECT_EQ(second->exec(shell("echo own > file"), {}).exit_code, 0);
+  const std::string theirs = second->directory();
+  const ExecResult attack =
+      first->exec(shell("D=" + theirs +
+                        "; ls -A $D | wc -l; chmod 777 $D; rmdir $D; mv $D /workspace/gone; "
+                        "mv -T /workspace/work $D; mkdir -p $D/work; echo false > $D/work/file; "
+                        "rm -rf $D; ln -sfn /tmp $D; ls -d $D"),
+                  {});
+  EXPECT_EQ(attack.stdout, "0\n" + theirs + "\n");
+  EXPECT_EQ(second->exec(shell("cat " + theirs + "/work/file; pwd; ls -A /tmp"), {}).stdout,
+            "own\n" + theirs + "/work\n");
+  EXPECT_TRUE(second->close());
+  EXPECT_EQ(first->exec(shell("ls -d " + theirs + " 2>/dev/null || echo gone"), {}).stdout,
+            "gone\n");
+  EXPECT_TRUE(first->close());
+}
+
 TEST_F(LinuxProcesses, WhatAnEarlierCallLeftIsGoneAndWhatTheSandboxKeepsIsThere) {
   output(
       shell("echo a > x; echo a > /tmp/x; echo a > /dev/shm/x; echo kept > /workspace/kept; "

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "casemate/core/errors.h"
+
 namespace casemate {
 namespace {
 
@@ -56,6 +58,14 @@ std::optional<int> signal_number(std::string_view name) {
 std::string signal_name(int number) {
   const auto found = std::ranges::find(kSignals, number, &SignalName::number);
   return found != kSignals.end() ? std::string(found->name) : fmt::format("SIG{}", number);
+}
+
+void check_lifetime(const ExecRequest& request) {
+  if (request.lifetime == Lifetime::call) return;
+  if (request.stdin_mode == StdinMode::empty && !request.on_output) return;
+  throw InvalidArgument(fmt::format("a program that stays with the sandbox has no {}",
+                                    request.on_output ? "output that anybody hears" : "input"),
+                        "let it write to files, or give it the lifetime of its call");
 }
 
 int shell_exit_status(const ExecResult& result) {

@@ -37,6 +37,13 @@ using OutputCallback = std::function<void(OutputStream, std::span<const char>)>;
 // or copied from a descriptor of the host's inside `Process::wait`.
 enum class StdinMode : std::uint8_t { empty, piped, forwarded };
 
+// When a program that still runs is ended: with its call, or with the sandbox. One that is to stay
+// runs in its call's scope, which then lasts as long as the program; what it serves is met on the
+// sandbox's loopback, and its files where calls share them. It has no input and its output goes
+// nowhere; the sandbox is busy as long as it lives. What ends a sandbox ends it too: it does not
+// make a sandbox wait longer than `keep_idle` for its next user.
+enum class Lifetime : std::uint8_t { call, sandbox };
+
 // Bytes of one stream kept by default.
 inline constexpr std::uint64_t kDefaultCaptureBytes = 256 * 1024;
 
@@ -61,7 +68,12 @@ struct ExecRequest {
   // At most so many bytes of each stream are kept: the head and the tail of it.
   std::uint64_t capture_bytes = kDefaultCaptureBytes;
   OutputCallback on_output{};
+  Lifetime lifetime = Lifetime::call;
 };
+
+// The rule of `Lifetime::sandbox`, for every backend: no input, no callback. Throws
+// `InvalidArgument`.
+void check_lifetime(const ExecRequest& request);
 
 // What was kept of a stream. When `missing_bytes` is 0, `bytes` is all of it; else `bytes` is the
 // head up to `cut_at` and the tail from there, and `missing_bytes` were between them. Cuts lie on

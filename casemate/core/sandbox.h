@@ -68,10 +68,11 @@ class GuestFiles {
 
 // A program that was started in a call.
 //
-// Destroying a running process ends it and everything it started; the destructor does not throw
-// and waits a bounded time. Output is pumped inside `wait` and `write_stdin`, on the calling
-// thread: a program that prints while nobody is in either blocks on its pipe. One thread at a
-// time may be in `wait` or `write_stdin`; `signal` may be called from any.
+// Destroying a running process ends it and everything it started, unless its lifetime is the
+// sandbox's; the destructor does not throw and waits a bounded time. Output is pumped inside `wait`
+// and `write_stdin`, on the calling thread: a program that prints while nobody is in either blocks
+// on its pipe. One thread at a time may be in `wait` or `write_stdin`; `signal` may be called from
+// any.
 class Process {
  public:
   virtual ~Process() = default;
@@ -81,7 +82,8 @@ class Process {
   // the provider counts as silent: `SandboxTimeout`, and the process is ended. Throws
   // `SandboxUnavailable` when the provider's stream ended without an exit status. Both carry
   // the `ReceivedOutput` (core/exec.h) of a program that had started. An exception from `on_output`
-  // ends the process and is rethrown.
+  // ends the process and is rethrown. A program with the sandbox's lifetime lives on past the
+  // deadline; `control.stop` ends it too.
   virtual ExecResult wait(const CallControl& control) = 0;
 
   // Writes all of `bytes` to standard input (`StdinMode::piped`), pumping output meanwhile.
@@ -116,20 +118,22 @@ class Call : public GuestFiles {
   // `<work_dir>/<id>`: the call's own directory, absolute. `<directory>/work` exists, is empty at
   // first, writable by the program, and its programs' current directory.
   virtual const std::string& directory() const = 0;
-  // Where programs of the call find the profile's `host_tool_socket`, as a guest path; empty without
-  // one.
+  // Where programs of the call find the profile's `host_tool_socket`, as a guest path; empty
+  // without one.
   virtual std::string host_tool_address() const { return {}; }
 
   // Starts a program. Returns once the guest said that it begins; before that an end may be
   // retried, after it never is. A program that cannot be executed is `SandboxFileError` with the
   // guest's errno (ENOENT: not found, EACCES: not executable); a bad directory is
   // `SandboxPathRefused` or `SandboxFileError`; a malformed request (no word in argv, a NUL in a
-  // string, no descriptor to forward) is `InvalidArgument`. Several may run at once.
+  // string, no descriptor to forward, `Lifetime::sandbox` in a call with host tools or against
+  // `check_lifetime`) is `InvalidArgument`. Several may run at once.
   virtual std::unique_ptr<Process> start(const ExecRequest& request,
                                          const CallControl& control) = 0;
 
   // Ends every process of the call, removes its directory and says whether that is *known*. False
-  // means the sandbox must be disposed. Idempotent; never throws.
+  // means the sandbox must be disposed. Idempotent; never throws. Processes that stay
+  // (`Lifetime::sandbox`) are left, and the directory with them until the last of them has ended.
   virtual bool close() noexcept = 0;
 
   // `start` and `wait`.

@@ -77,11 +77,13 @@ AgentCall::AgentCall(const CallProfile& profile, sys::UniqueFd control_stream,
 AgentCall::~AgentCall() { close(); }
 
 // Host and guest each get one end of a new connection; the guest's travels over the control stream.
-sys::UniqueFd AgentCall::attach(AttachKind kind, const CallControl& control) {
+sys::UniqueFd AgentCall::attach(AttachKind kind, const CallControl& control,
+                                const sys::UniqueFd& mark) {
   auto [near, far] = sys::socket_pair(sys::SocketType::stream);
   const std::lock_guard lock(control_mutex_);
   if (!control_) throw_closed();
-  const std::array<int, 1> descriptors{far.get()};
+  std::vector<int> descriptors{far.get()};
+  if (mark) descriptors.push_back(mark.get());
   control_->put(FrameType::attach, encode(kind), descriptors);
   try {
     control_->flush(control);
@@ -95,8 +97,16 @@ sys::UniqueFd AgentCall::attach(AttachKind kind, const CallControl& control) {
 std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const CallControl& control) {
   const std::string payload = encode_request(request, directory_ + "/work", parts_->environment);
   if (control.stop.stop_requested()) return AgentProcess::never_started();
-  auto process = std::make_unique<AgentProcess>(attach(AttachKind::exec, control), payload, request,
-                                                parts_, accounting_);
+  const bool stays = request.lifetime == Lifetime::sandbox;
+  if (stays && !host_tool_address_.empty()) {
+    throw InvalidArgument(
+        "a program that stays with the sandbox is refused in a call with host tools",
+        "start it in a call without: it would outlive whoever answers them");
+  }
+  const sys::UniqueFd mark = stays && accounting_ ? accounting_->mark_busy() : sys::UniqueFd();
+  auto process = std::make_unique<AgentProcess>(
+      attach(stays ? AttachKind::resident : AttachKind::exec, control, mark), payload, request,
+      parts_, accounting_, closed_);
   process->await_start(control);
   return process;
 }
@@ -112,6 +122,7 @@ bool AgentCall::close() noexcept {
   files.clear();
   const std::lock_guard lock(control_mutex_);
   if (!control_) return known_;
+  *closed_ = true;
   CallControl patience;
   patience.deadline = sys::SteadyTime::clock::now() + parts_->timing.close_patience;
   try {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,7 +45,7 @@ class AgentCall : public Call {
                                      const CallControl& control) override;
 
  private:
-  sys::UniqueFd attach(AttachKind kind, const CallControl& control);
+  sys::UniqueFd attach(AttachKind kind, const CallControl& control, const sys::UniqueFd& mark = {});
   template <typename Talk>
   auto with_files(const CallControl& control, Talk talk);
   [[noreturn]] void fail(const Failure& failure, const FilePath& file, std::string_view verb);
@@ -61,6 +62,8 @@ class AgentCall : public Call {
       control_mutex_;  // attach and close; never held while a program or a file is waited for
   std::optional<Connection> control_;
   bool known_ = false;
+  // For those who wait for a program of the call when it is closed under them.
+  std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
 
   std::mutex files_mutex_;  // only the list
   std::vector<std::unique_ptr<Connection>> idle_files_;

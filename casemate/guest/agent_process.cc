@@ -44,9 +44,11 @@ class NeverStarted : public Process {
 AgentProcess::AgentProcess(sys::UniqueFd connection, const std::string& payload,
                            const ExecRequest& request,
                            std::shared_ptr<const AgentSandboxParts> parts,
-                           std::shared_ptr<CallAccounting> accounting)
+                           std::shared_ptr<CallAccounting> accounting,
+                           std::shared_ptr<const std::atomic<bool>> call_closed)
     : parts_(std::move(parts)),
       accounting_(std::move(accounting)),
+      call_closed_(std::move(call_closed)),
       on_output_(request.on_output),
       out_(request.capture_bytes),
       err_(request.capture_bytes),
@@ -54,6 +56,7 @@ AgentProcess::AgentProcess(sys::UniqueFd connection, const std::string& payload,
       connection_(std::move(connection)),
       writer_(connection_.get()),
       reader_(connection_.get()),
+      stays_(request.lifetime == Lifetime::sandbox),
       requested_at_(Clock::now()) {
   input_.mode = request.stdin_mode;
   input_.descriptor = request.stdin_descriptor;
@@ -260,7 +263,8 @@ void AgentProcess::request_cancel() {
 // Ends the program whoever is at fault, and waits a bounded time for that to be done.
 void AgentProcess::abandon() noexcept try {
   on_output_ = nullptr;
-  if (connection_) {
+  const bool left = stays_ && state_ == State::running && !cancel_until_;
+  if (connection_ && !left) {
     if (!cancel_until_) request_cancel();
     while (state_ != State::ended && Clock::now() < *cancel_until_) {
       std::array<pollfd, 1> entries{

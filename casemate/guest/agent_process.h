@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -27,7 +28,8 @@ class AgentProcess : public Process {
   // `connection` is attached already; `payload` is sent at once.
   AgentProcess(sys::UniqueFd connection, const std::string& payload, const ExecRequest& request,
                std::shared_ptr<const AgentSandboxParts> parts,
-               std::shared_ptr<CallAccounting> accounting);
+               std::shared_ptr<CallAccounting> accounting,
+               std::shared_ptr<const std::atomic<bool>> call_closed);
   ~AgentProcess() override;
 
   // Waits until the guest said that the program runs. Throws as `Call::start`. Returns also when a
@@ -80,6 +82,7 @@ class AgentProcess : public Process {
 
   std::shared_ptr<const AgentSandboxParts> parts_;
   std::shared_ptr<CallAccounting> accounting_;
+  std::shared_ptr<const std::atomic<bool>> call_closed_;
   sys::OwnerProcess owner_;
   CallCounters before_;
   OutputCallback on_output_;
@@ -94,6 +97,8 @@ class AgentProcess : public Process {
   bool guest_reads_ = true;
 
   FrameReader reader_;
+  // Once it runs, only its own end and a stop end it.
+  bool stays_ = false;
   State state_ = State::requested;
   Input input_;
   sys::SteadyTime requested_at_;

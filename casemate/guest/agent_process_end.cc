@@ -80,6 +80,10 @@ void AgentProcess::stream_ended() {
       return;
     }
   }
+  if (*call_closed_) {
+    throw SandboxUnavailable("the call was closed while its program ran; the sandbox lives",
+                             "wait for the programs of a call before closing it");
+  }
   throw_guest_gone();
 }
 

@@ -66,6 +66,10 @@ class CallAccounting {
   // SIGKILL; naming the limit is for `finish`.
   virtual std::optional<CpuBudget> cpu_budget() const { return std::nullopt; }
 
+  // A descriptor, read-only, that marks the sandbox as busy as long as it is open anywhere; goes
+  // with a program that stays. None: busy is not marked. Throws `SandboxUnavailable`.
+  virtual sys::UniqueFd mark_busy() { return {}; }
+
   // The counters now.
   virtual CallCounters snapshot() noexcept { return {}; }
 

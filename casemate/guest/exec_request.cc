@@ -31,6 +31,7 @@ void check_word(std::string_view what, std::string_view text) {
 
 std::string encode_request(const ExecRequest& request, const std::string& work,
                            const std::map<std::string, std::string>& image_environment) {
+  check_lifetime(request);
   Exec message;
   if (const auto* line = std::get_if<ShellLine>(&request.command)) {
     message.argv = {"/bin/sh", "-c", line->line};

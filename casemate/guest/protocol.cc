@@ -149,7 +149,7 @@ CallOpened decode_call_opened(std::string_view payload) {
 std::string encode(AttachKind kind) { return Writer().u8(static_cast<std::uint8_t>(kind)).take(); }
 
 AttachKind decode_attach(std::string_view payload) {
-  return whole(payload, [](Reader& reader) { return decode_enum(reader, AttachKind::files); });
+  return whole(payload, [](Reader& reader) { return decode_enum(reader, AttachKind::resident); });
 }
 
 std::string encode(const CallClosed& message) { return Writer().u8(message.known ? 1 : 0).take(); }

@@ -8,7 +8,9 @@
 //   host `open_call`  with 0..8 descriptors of control groups and, when it says so, a counter of
 //                     processor time and last a socket for host tools -> guest `call_opened` |
 //                     `failed`
-//   host `attach`     with one descriptor, the guest's end of a new connection; no answer here
+//   host `attach`     with one descriptor, the guest's end of a new connection; no answer here.
+//   With
+//                     a second one a resident's marks the sandbox as busy while it is open
 //   host `close_call` -> guest `call_closed`, after every process of the call is reaped
 //   End of stream is `close_call` without an answer.
 //
@@ -149,7 +151,9 @@ struct CallOpened {
 std::string encode(const CallOpened& message);
 CallOpened decode_call_opened(std::string_view payload);
 
-enum class AttachKind : std::uint8_t { exec = 0, files = 1 };
+// A resident is an exec whose program has the sandbox's lifetime: no input, no output; the end of
+// its connection, or of its call, ends nothing.
+enum class AttachKind : std::uint8_t { exec = 0, files = 1, resident = 2 };
 
 std::string encode(AttachKind kind);
 AttachKind decode_attach(std::string_view payload);

@@ -129,7 +129,7 @@ TEST_P(Calls, ClosingACallEndsEverythingInIt) {
   guest("mkdir -p deep/er; touch deep/er/file; chmod 500 deep");
   EXPECT_TRUE(call().close());
   EXPECT_TRUE(call().close());
-  EXPECT_THROW(process->wait({}), SandboxUnavailable);
+  expect_refusal<SandboxUnavailable>([&] { process->wait({}); }, "the call was closed");
   EXPECT_THROW(run(shell("true")), SandboxUnavailable);
   EXPECT_THROW(call().stat_file("x", call().directory(), {}), SandboxUnavailable);
   const std::string directory = call().directory();

@@ -39,6 +39,12 @@ class ScriptedCall final : public Call {
 
   std::unique_ptr<Process> start(const ExecRequest& request, const CallControl& control) override {
     const std::string command = command_text(request);
+    check_lifetime(request);
+    if (request.lifetime == Lifetime::sandbox && !host_tool_address_.empty()) {
+      throw InvalidArgument(
+          "a program that stays with the sandbox is refused in a call with host tools",
+          "start it in a call without: it would outlive whoever answers them");
+    }
     begin(Operation::start, command, control);
     const std::string directory =
         state_->store.program_directory(request.directory, scope_->directory + "/work");
@@ -48,7 +54,8 @@ class ScriptedCall final : public Call {
                                   .directory = directory,
                                   .timeout = request.timeout,
                                   .environment = request.environment,
-                                  .call_id = scope_->id});
+                                  .call_id = scope_->id,
+                                  .lifetime = request.lifetime});
     }
     if (state_->options.raises) std::rethrow_exception(state_->options.raises);
     return make_process(state_, scope_, request, command, directory);

@@ -90,6 +90,7 @@ struct CommandRecord {
   std::optional<std::chrono::nanoseconds> timeout;
   std::map<std::string, std::string> environment;
   std::string call_id;
+  Lifetime lifetime = Lifetime::call;
 };
 
 struct ProgramRecord {

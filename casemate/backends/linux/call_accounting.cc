@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,7 +22,7 @@ namespace {
 
 // Held, shared, while a call is open. A replacement takes it alone, for the moment of ending the
 // sandbox.
-FileLock mark_busy(int directory) {
+FileLock take_busy_lock(int directory) {
   try {
     auto lock = FileLock::attempt(directory, guest::kBusyLockName, FileLock::Kind::shared);
     if (lock) return std::move(*lock);
@@ -44,7 +45,7 @@ LinuxCallAccounting::LinuxCallAccounting(ControlGroupLayout layout, std::string 
       call_(std::move(call) + "-" + random_hex(4)),
       directory_(std::move(directory)),
       bounds_(bounds),
-      busy_(mark_busy(directory_->get())),
+      busy_(take_busy_lock(directory_->get())),
       owner_(getpid()) {
   const auto failed = carry_out(call_steps(layout_, id_, call_, bounds_.pids));
   if (!failed.empty()) {
@@ -87,6 +88,16 @@ std::optional<guest::CpuBudget> LinuxCallAccounting::cpu_budget() const {
   return guest::CpuBudget{.meter = meter_.get(),
                           .limit = std::chrono::seconds(bounds_.cpu_seconds),
                           .share_millis = bounds_.cpu_millis};
+}
+
+// A lock of its own on the same file: it belongs to whoever has the descriptor, in the sandbox too,
+// and ends with the last of them.
+sys::UniqueFd LinuxCallAccounting::mark_busy() {
+  sys::UniqueFd file(
+      openat(directory_->get(), guest::kBusyLockName, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (file && flock(file.get(), LOCK_SH | LOCK_NB) == 0) return file;
+  throw SandboxUnavailable("the sandbox was ended or replaced by another process",
+                           "acquire it again");
 }
 
 guest::CallCounters LinuxCallAccounting::snapshot() noexcept {

@@ -38,6 +38,7 @@ class LinuxCallAccounting final : public guest::CallAccounting {
 
   std::vector<int> groups() const override;
   std::optional<guest::CpuBudget> cpu_budget() const override;
+  sys::UniqueFd mark_busy() override;
   guest::CallCounters snapshot() noexcept override;
   void finish(const guest::CallCounters& before, ExecResult& result) noexcept override;
 

@@ -101,8 +101,9 @@ struct InputPipe {
 
 class ExecInit {
  public:
-  ExecInit(int connection, const CpuBudgetMeter* budget, Place& place)
+  ExecInit(int connection, Stay stay, const CpuBudgetMeter* budget, Place& place)
       : connection_(connection),
+        stays_(stay == Stay::yes),
         budget_(budget),
         place_(place),
         reader_(connection),
@@ -159,6 +160,9 @@ class ExecInit {
     }
     const ProgramImage image(request.argv, request.environment);
     Pipe in;
+    Pipe out;
+    Pipe err;
+    if (stays_ && request.stdin_piped) throw ProtocolError("input for a program that stays");
     if (request.stdin_piped) {
       in = make_pipe();
       place_.give_pipe(in.read.get());
@@ -166,10 +170,15 @@ class ExecInit {
       in.read.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
       if (!in.read) sys::throw_errno("/dev/null");
     }
-    Pipe out = make_pipe();
-    Pipe err = make_pipe();
-    place_.give_pipe(out.write.get());
-    place_.give_pipe(err.write.get());
+    for (Pipe* output : {&out, &err}) {
+      if (stays_) {
+        output->write.reset(open("/dev/null", O_WRONLY | O_CLOEXEC));
+        if (!output->write) sys::throw_errno("/dev/null");
+      } else {
+        *output = make_pipe();
+        place_.give_pipe(output->write.get());
+      }
+    }
     Pipe report = make_pipe();
 
     std::vector<int> group_numbers;
@@ -198,8 +207,10 @@ class ExecInit {
     }
     put(FrameType::started);
     flush();
-    set_nonblocking(out.read.get());
-    set_nonblocking(err.read.get());
+    if (!stays_) {
+      set_nonblocking(out.read.get());
+      set_nonblocking(err.read.get());
+    }
     if (in.write) set_nonblocking(in.write.get());
     outputs_[0] = {std::move(out.read), FrameType::output_out};
     outputs_[1] = {std::move(err.read), FrameType::output_err};
@@ -233,7 +244,8 @@ class ExecInit {
     while (true) {
       std::array<pollfd, 5> entries{};
       const bool room = writer_.pending() <= kMaxPendingOutput;
-      entries[0] = {connection_, short(POLLIN | (writer_.pending() != 0 ? POLLOUT : 0)), 0};
+      entries[0] = {host_gone_ ? -1 : connection_,
+                    short(POLLIN | (writer_.pending() != 0 ? POLLOUT : 0)), 0};
       entries[1] = {children_.get(), POLLIN, 0};
       entries[2] = {room ? outputs_[0].fd.get() : -1, POLLIN, 0};
       entries[3] = {room ? outputs_[1].fd.get() : -1, POLLIN, 0};
@@ -265,7 +277,7 @@ class ExecInit {
   }
 
   // True when the host cancelled.
-  bool take_requests() {
+  bool take_requests() try {
     while (const std::optional<Frame> frame = reader_.next()) {
       switch (static_cast<FrameType>(frame->type)) {
         case FrameType::stdin_data:
@@ -288,8 +300,16 @@ class ExecInit {
           throw ProtocolError("no request of an exec connection");
       }
     }
-    if (reader_.closed()) throw ConnectionOver{};
+    if (reader_.closed()) host_is_gone();
     return false;
+  } catch (const std::system_error&) {
+    host_is_gone();
+    return false;
+  }
+
+  void host_is_gone() {
+    if (!stays_) throw ConnectionOver{};
+    host_gone_ = true;
   }
 
   void take_input(const Frame& frame) {
@@ -341,8 +361,10 @@ class ExecInit {
     return false;
   }
 
-  void flush() try { writer_.flush(); } catch (const std::system_error&) {
-    throw ConnectionOver{};
+  void flush() try {
+    if (!host_gone_) writer_.flush();
+  } catch (const std::system_error&) {
+    host_is_gone();
   }
 
   // -- Its end -----------------------------------------------------------------------------------
@@ -400,6 +422,7 @@ class ExecInit {
     }
     ended_.disk_full = place_.disk_full();
     drain();
+    if (host_gone_) return;
     put(FrameType::ended, encode(ended_));
     await_flush(connection_, writer_);
   }
@@ -424,6 +447,9 @@ class ExecInit {
   bool await_room() { return await_flush(connection_, writer_, kMaxPendingOutput); }
 
   int connection_;
+  bool stays_;
+  // Only where it stays.
+  bool host_gone_ = false;
   const CpuBudgetMeter* budget_;
   Place& place_;
   FrameReader reader_;
@@ -442,11 +468,11 @@ class ExecInit {
 
 }  // namespace
 
-int run_exec_init(sys::UniqueFd connection, const std::vector<sys::UniqueFd>& groups,
+int run_exec_init(sys::UniqueFd connection, Stay stay, const std::vector<sys::UniqueFd>& groups,
                   const CpuBudgetMeter* budget, sys::UniqueFd parent_alive, Place& place) noexcept
     try {
   harden_process(parent_alive.get());
-  ExecInit init(connection.get(), budget, place);
+  ExecInit init(connection.get(), stay, budget, place);
   try {
     init.run(groups);
     return 0;

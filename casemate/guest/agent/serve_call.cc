@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -58,6 +59,7 @@ void fill_standard_descriptors() {
 struct Child {
   pid_t pid = -1;
   sys::UniqueFd alive;
+  bool stays = false;
 };
 
 class CallProcess {
@@ -76,8 +78,15 @@ class CallProcess {
     self_ = open_pidfd(getpid());
     if (!open()) return 1;
     const End end = serve();
-    const bool known = take_down();
+    bool known = end_children();
+    const bool some_stay = !children_.empty();
+    if (!some_stay) known = remove_scope() && known;
     if (end == End::asked) answer(FrameType::call_closed, encode(CallClosed{known}));
+    if (some_stay) {
+      control_.reset();
+      while (!children_.empty()) wait_for_something();
+      known = remove_scope() && known;
+    }
     return known ? 0 : 1;
   }
 
@@ -150,7 +159,12 @@ class CallProcess {
         }
         if (!is(*frame, FrameType::attach)) throw ProtocolError("no request of a control stream");
         const AttachKind kind = decode_attach(frame->payload);
-        if (frame->descriptors.size() != 1) throw ProtocolError("attach carries one descriptor");
+        const std::size_t most = kind == AttachKind::resident ? 2 : 1;
+        if (frame->descriptors.empty() || frame->descriptors.size() > most) {
+          throw ProtocolError("attach carries one descriptor, a resident's a second");
+        }
+        // A second one, the mark of a busy sandbox, stays open in the child, which has it from
+        // here.
         attach(kind, std::move(frame->descriptors.front()));
       }
       if (reader_.closed()) return End::closed;
@@ -173,7 +187,7 @@ class CallProcess {
   void attach(AttachKind kind, sys::UniqueFd connection) {
     const pid_t pid = children_.size() >= kMaxChildren
                           ? (errno = EAGAIN, -1)
-                          : (kind == AttachKind::exec ? place_.clone_exec_init() : fork());
+                          : (kind != AttachKind::files ? place_.clone_exec_init() : fork());
     if (pid < 0) {
       const Failure failure{FailureReason::no_resources, errno, "cloning"};
       FrameWriter writer(connection.get());
@@ -185,8 +199,9 @@ class CallProcess {
       // The child holds its own connection and nothing else of the call's.
       control_.reset();
       children_.clear();
-      if (kind == AttachKind::exec) {
-        _exit(run_exec_init(std::move(connection), groups_, budget_ ? &*budget_ : nullptr,
+      if (kind != AttachKind::files) {
+        const Stay stay = kind == AttachKind::resident ? Stay::yes : Stay::no;
+        _exit(run_exec_init(std::move(connection), stay, groups_, budget_ ? &*budget_ : nullptr,
                             std::move(self_), place_));
       }
       groups_.clear();
@@ -194,7 +209,7 @@ class CallProcess {
       _exit(serve_files(std::move(connection), std::move(self_), place_));
     }
     try {
-      children_.push_back({pid, open_pidfd(pid)});
+      children_.push_back({pid, open_pidfd(pid), kind == AttachKind::resident});
     } catch (...) {
       kill(pid, SIGKILL);
       waitpid(pid, nullptr, 0);
@@ -202,12 +217,17 @@ class CallProcess {
     }
   }
 
-  // Kills and reaps every child, then removes the scope. True when all of that is known.
-  bool take_down() noexcept {
-    for (const Child& child : children_) kill(child.pid, SIGKILL);
+  // Kills and reaps every child but those that stay. True when that is known.
+  bool end_children() noexcept {
+    std::vector<Child> ending;
+    const auto last = std::partition(children_.begin(), children_.end(),
+                                     [](const Child& child) { return child.stays; });
+    std::move(last, children_.end(), std::back_inserter(ending));
+    children_.erase(last, children_.end());
+    for (const Child& child : ending) kill(child.pid, SIGKILL);
     const SteadyTime until = SteadyTime::clock::now() + kReapPatience;
     bool known = true;
-    for (const Child& child : children_) {
+    for (const Child& child : ending) {
       try {
         std::array<pollfd, 1> entries{pollfd{child.alive.get(), POLLIN, 0}};
         if (sys::poll_until(entries, until) == 0) {
@@ -220,8 +240,12 @@ class CallProcess {
       }
       known = waitpid(child.pid, nullptr, 0) == child.pid && known;
     }
-    children_.clear();
-    known = place_.end_leftovers() && known;
+    return known;
+  }
+
+  // Once there are no children. True when all of it is known to be gone.
+  bool remove_scope() noexcept {
+    const bool known = place_.end_leftovers();
     return place_.close_call_scope(id_) && known;
   }
 

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test asan tsan fuzz format format-check lint bench install package program
+.PHONY: help run test asan tsan fuzz format format-check lint bench install package program soak
 
 PREFIX ?= /usr/local
 
@@ -36,6 +36,12 @@ fuzz: ## every fuzzer for FUZZ_SECONDS (60); prints what each reached
 	@scripts/bootstrap fuzz
 	@scripts/build fuzz --target casemate_fuzzers
 	@scripts/fuzz
+
+soak: ## kill hosts and keepers at every system call and run hostile programs, for minutes
+	@scripts/bootstrap test
+	@scripts/build release --with-tests
+	@CASEMATE_SOAK=1 scripts/run_tests build/release --only soak
+	@CASEMATE_SOAK=1 scripts/run_tests build/release --only cases_exec
 
 format: ## rewrite the sources in the project's format
 	@scripts/bootstrap test

@@ -49,7 +49,8 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
   };
   if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
 
-  const StateDirectory& found = state();
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
   keeper_.start_ahead();
   held_.drop_dead();
   sweep(/*everything=*/false);
@@ -96,7 +97,8 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::attach(const SandboxKey& key, std::
   check_control(control);
   const std::string digest = identity_digest(key, kind);
   if (const auto held = held_.find(digest)) return hand_out(held, /*reused=*/true);
-  const StateDirectory& found = state();
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
   const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
                                        control, "the sandbox's lock");
   if (const auto held = held_.find(digest)) return hand_out(held, /*reused=*/true);
@@ -142,7 +144,7 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(
       connection = connect_to(held->directory.get(), guest::kAgentSocketName);
     } catch (const std::system_error& error) {
       throw SandboxUnavailable(fmt::format("the sandbox cannot be reached: {}", error.what()),
-                               descriptor_hint(error));
+                               provider_hint(error));
     }
     if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
     return std::move(*connection);

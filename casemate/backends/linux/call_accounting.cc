@@ -70,7 +70,7 @@ LinuxCallAccounting::~LinuxCallAccounting() {
   if (owner_ != getpid()) return;
   members_.clear();
   // When it was last in use.
-  utimensat(directory_->get(), guest::kBusyLockName, nullptr, 0);
+  mark_used(directory_->get());
   // A group that a process is still in stays; the keeper removes it with its sandbox.
   for (const std::string& group : call_directories(layout_, id_, call_)) {
     sys::remove_control_group(group);

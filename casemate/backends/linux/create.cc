@@ -34,7 +34,8 @@ void copy_text(char (&to)[Bytes], const std::string& from) {
 HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec& spec,
                                        const ImageChoice& image, const std::string& digest,
                                        const CallControl& control) {
-  const StateDirectory& found = state();
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
   Record record{.id = new_sandbox_id(),
                 .key = key,
                 .kind = spec.kind,
@@ -72,6 +73,7 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
     }
     sys::write_file_at(directory.get(), guest::kRecordName, encode_record(record), 0600);
     sys::write_file_at(directory.get(), guest::kBusyLockName, "", 0600);
+    mark_used(directory.get());
     number = ask_keeper(record, spec, image, directory.get(), control);
     std::optional<UniqueFd> lease = take_lease(directory.get(), spec.keep_idle, control);
     if (!lease) throw SandboxUnavailable("the sandbox ended right after it was made");
@@ -87,7 +89,7 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
   } catch (const std::system_error& error) {
     leave_nothing();
     throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", error.what()),
-                             descriptor_hint(error));
+                             provider_hint(error));
   } catch (...) {
     leave_nothing();
     throw;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include <cerrno>
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -18,10 +19,18 @@ namespace casemate {
 using namespace linux_backend;
 using sys::UniqueFd;
 
+namespace {
+
+// Whoever holds a key's lock makes or ends a sandbox. One that takes so long is stopped.
+constexpr std::chrono::seconds kLockPatience{30};
+
+}  // namespace
+
 int LinuxBackend::Impl::dispose_where(const std::function<bool(const Record&)>& wanted) noexcept {
   int ended = 0;
   try {
-    const StateDirectory& found = state();
+    const std::shared_ptr<const StateDirectory> kept = state();
+    const StateDirectory& found = *kept;
     for (const std::string& digest : sys::list_directory_at(found.sandboxes(), ".")) {
       if (end_wanted(digest, wanted)) ++ended;
     }
@@ -38,13 +47,16 @@ int LinuxBackend::Impl::dispose_where(const std::function<bool(const Record&)>& 
 // still have to end.
 bool LinuxBackend::Impl::end_wanted(const std::string& digest,
                                     const std::function<bool(const Record&)>& wanted) {
-  const StateDirectory& found = state();
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
   const UniqueFd directory = open_sandbox(found.sandboxes(), digest);
   const std::optional<Record> first = directory ? read_record(directory.get()) : std::nullopt;
   if (!first || !wanted(*first)) return false;
   try {
+    CallControl patience;
+    patience.deadline = std::chrono::steady_clock::now() + kLockPatience;
     const FileLock lock = FileLock::wait(found.locks(), lock_name(digest),
-                                         FileLock::Kind::exclusive, {}, "the sandbox's lock");
+                                         FileLock::Kind::exclusive, patience, "the sandbox's lock");
     // Another may have taken its place while this one waited.
     const UniqueFd current = open_sandbox(found.sandboxes(), digest);
     const std::optional<Record> record = current ? read_record(current.get()) : std::nullopt;
@@ -60,7 +72,8 @@ bool LinuxBackend::Impl::end_wanted(const std::string& digest,
 
 // Under the key's lock. Returns whether it lived.
 bool LinuxBackend::Impl::discard(const std::string& digest, const std::string& id) {
-  const StateDirectory& found = state();
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
   // Until the end: given back before, the last lease would end the sandbox by itself, and it would
   // not count as ended here.
   const std::shared_ptr<const HeldSandbox> held = held_.take(digest, id);
@@ -103,7 +116,8 @@ bool LinuxBackend::Impl::end(int parent, const std::string& name) {
 
 void LinuxBackend::Impl::sweep(bool everything) noexcept {
   try {
-    const StateDirectory& found = state();
+    const std::shared_ptr<const StateDirectory> kept = state();
+    const StateDirectory& found = *kept;
     for (const std::string& name : sys::list_directory_at(found.trash(), ".")) {
       end(found.trash(), name);
     }
@@ -120,7 +134,8 @@ void LinuxBackend::Impl::sweep(bool everything) noexcept {
 }
 
 void LinuxBackend::Impl::sweep_new() {
-  const StateDirectory& found = state();
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
   if (sys::list_directory_at(found.fresh(), ".").empty()) return;
   // Nobody is making one while this is held: what is there was left.
   const auto lock = FileLock::attempt(found.locks(), kNewLock, FileLock::Kind::exclusive);
@@ -131,7 +146,8 @@ void LinuxBackend::Impl::sweep_new() {
 }
 
 void LinuxBackend::Impl::sweep_sandboxes() {
-  const StateDirectory& found = state();
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
   for (const std::string& digest : sys::list_directory_at(found.sandboxes(), ".")) {
     const UniqueFd directory = open_sandbox(found.sandboxes(), digest);
     if (!directory || is_alive(directory.get())) continue;

@@ -100,7 +100,9 @@ class SpawnPlan {
 
 // Waits for the socket, the deadline or the stop.
 void wait_readable(int socket, const CallControl& control, std::string_view what) {
-  const UniqueFd stopped = sys::make_event();
+  // Where there is no descriptor left a sandbox can still be given up.
+  UniqueFd stopped;
+  if (control.stop.stop_possible()) stopped = sys::make_event();
   const std::stop_callback callback(control.stop, [&] { sys::raise_event(stopped.get()); });
   std::vector<pollfd> entries{{.fd = socket, .events = POLLIN, .revents = 0},
                               {.fd = stopped.get(), .events = POLLIN, .revents = 0}};
@@ -112,15 +114,34 @@ void wait_readable(int socket, const CallControl& control, std::string_view what
 
 [[noreturn]] void refuse(std::string_view what, const char* failure, int error) {
   Remedy remedy = remedy_for(failure, error, look_at_host());
-  const std::string hint = remedy.hint;
+  const std::string hint = remedy.hint.empty()
+                               ? provider_hint(std::system_error(error, std::generic_category()))
+                               : remedy.hint;
   throw Carrying<SandboxUnavailable, Remedy>(
       SandboxUnavailable(fmt::format("{}: {}", what, failure), hint), std::move(remedy));
 }
 
+// A failure of the connection itself; any other is of this process.
+bool says_that_it_ended(const std::system_error& error) {
+  const int value = error.code().value();
+  return value == EPIPE || value == ECONNRESET || value == ENOTCONN || value == EPROTO;
+}
+
 }  // namespace
 
-std::string descriptor_hint(const std::system_error& error) {
-  return error.code().value() == EMFILE ? kDisposeHint : "";
+std::string provider_hint(const std::system_error& error) {
+  switch (error.code().value()) {
+    case EMFILE:
+      return kDisposeHint;
+    case ENOSPC:
+    case EDQUOT:
+      return "make room where the state directory is, or choose another (CASEMATE_STATE_DIR)";
+    case EROFS:
+      return "the state directory is on a file system that cannot be written: choose another "
+             "(CASEMATE_STATE_DIR)";
+    default:
+      return "";
+  }
 }
 
 std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const int> descriptors,
@@ -145,6 +166,11 @@ std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const
       }
       refuse("a sandbox could not be made", answer.text, answer.error);
     } catch (const std::system_error& error) {
+      if (!says_that_it_ended(error)) {
+        give_up_locked(request.number);
+        throw SandboxUnavailable(fmt::format("asking for a sandbox: {}", error.what()),
+                                 provider_hint(error));
+      }
       // It was killed. Everything it had made ends with it, so a second try starts clean.
       socket_.reset();
       reap_launcher();

@@ -14,9 +14,9 @@
 
 namespace casemate::linux_backend {
 
-// What to do about EMFILE, empty for every other error: each sandbox that this process holds costs
-// it two descriptors.
-std::string descriptor_hint(const std::system_error& error);
+// What to do about a failure that the operator can mend (each sandbox that this process holds costs
+// it two descriptors; the state directory may be full, read-only or gone); empty for every other.
+std::string provider_hint(const std::system_error& error);
 
 // The host's end of its keeper: started at the first need, started anew when it died, never a
 // child of this process. Thread-safe; sandboxes are made one after another.

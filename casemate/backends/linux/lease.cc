@@ -66,7 +66,7 @@ std::optional<UniqueFd> take_lease(int directory,
     return std::nullopt;
   } catch (const std::system_error& error) {
     throw SandboxUnavailable(fmt::format("a sandbox cannot be reached: {}", error.what()),
-                             descriptor_hint(error));
+                             provider_hint(error));
   }
 }
 
@@ -111,12 +111,6 @@ bool kill_agent(int directory) {
     sys::throw_error(ETIMEDOUT, "waiting for a sandbox's agent to end");
   }
   return true;
-}
-
-std::chrono::seconds idle_time(int directory) {
-  struct stat status{};
-  if (fstatat(directory, guest::kBusyLockName, &status, 0) < 0) return std::chrono::seconds{0};
-  return std::chrono::seconds(std::max<time_t>(0, time(nullptr) - status.st_mtim.tv_sec));
 }
 
 }  // namespace casemate::linux_backend

@@ -30,7 +30,4 @@ bool is_alive(int directory);
 // them. Returns whether one lived. Throws `std::system_error`.
 bool kill_agent(int directory);
 
-// Time since the last call was opened or closed.
-std::chrono::seconds idle_time(int directory);
-
 }  // namespace casemate::linux_backend

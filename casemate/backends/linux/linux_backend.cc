@@ -31,7 +31,7 @@ auto as_provider(Act&& act) {
     return act();
   } catch (const std::system_error& error) {
     throw SandboxUnavailable(fmt::format("the linux backend: {}", error.what()),
-                             descriptor_hint(error));
+                             provider_hint(error));
   }
 }
 
@@ -50,14 +50,17 @@ BackendDeclarations LinuxBackend::Impl::declarations() const {
   return linux_backend::declare(groups_.layout);
 }
 
-const StateDirectory& LinuxBackend::Impl::state() {
+std::shared_ptr<const StateDirectory> LinuxBackend::Impl::state() {
   const std::lock_guard lock(mutex_);
-  if (!state_) state_.emplace(options_.state_dir);
-  return *state_;
+  if (!state_ || !state_->is_there()) {
+    state_ = std::make_shared<const StateDirectory>(options_.state_dir);
+  }
+  return state_;
 }
 
 std::vector<SandboxRecord> LinuxBackend::Impl::list() {
-  const StateDirectory& found = state();
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
   held_.drop_dead();
   sweep(/*everything=*/true);
   std::vector<SandboxRecord> records;

@@ -40,7 +40,8 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
   std::string identity() { return keeper_.identity(); }
 
  private:
-  const linux_backend::StateDirectory& state();
+  // As it is now: made anew where it was removed under this process.
+  std::shared_ptr<const linux_backend::StateDirectory> state();
   linux_backend::HeldSandbox create(const SandboxKey& key, const SandboxSpec& spec,
                                     const linux_backend::ImageChoice& image,
                                     const std::string& digest, const CallControl& control);
@@ -65,7 +66,7 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
   linux_backend::KeeperClient keeper_;
   linux_backend::HeldSandboxes held_;
   std::mutex mutex_;
-  std::optional<linux_backend::StateDirectory> state_;
+  std::shared_ptr<const linux_backend::StateDirectory> state_;
   bool swept_ = false;
 };
 

@@ -272,6 +272,14 @@ StateDirectory::StateDirectory(const std::string& path) : path_(path) {
   locks_ = open_below("locks");
 }
 
+bool StateDirectory::is_there() const noexcept {
+  for (const UniqueFd* directory : {&root_, &new_, &sandboxes_, &trash_, &locks_}) {
+    struct stat status{};
+    if (fstat(directory->get(), &status) < 0 || status.st_nlink == 0) return false;
+  }
+  return true;
+}
+
 std::string lock_name(std::string_view digest) {
   return std::string(digest.substr(0, kLockDigits)) + ".lock";
 }
@@ -314,6 +322,20 @@ void remove_sandbox_directory(int parent, const std::string& name) noexcept {
     unlinkat(directory.get(), file, 0);
   }
   unlinkat(parent, name.c_str(), AT_REMOVEDIR);
+}
+
+void mark_used(int directory) noexcept {
+  timespec times[2]{};
+  times[0].tv_nsec = UTIME_OMIT;
+  clock_gettime(CLOCK_BOOTTIME, &times[1]);
+  utimensat(directory, guest::kBusyLockName, times, AT_SYMLINK_NOFOLLOW);
+}
+
+std::chrono::seconds idle_time(int directory) {
+  struct stat status{};
+  if (fstatat(directory, guest::kBusyLockName, &status, AT_SYMLINK_NOFOLLOW) < 0) return {};
+  const auto now = static_cast<time_t>(boot_time() / 1000000000);
+  return std::chrono::seconds(std::max<time_t>(0, now - status.st_mtim.tv_sec));
 }
 
 std::uint64_t boot_time() {

@@ -13,6 +13,7 @@
 // the agent, so connecting tells whether it lives), busy.lock and record.json. It moves by rename
 // only. Any process may be killed at any instruction; what it leaves is found by the next sweep.
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -95,6 +96,8 @@ class StateDirectory {
   explicit StateDirectory(const std::string& path);
 
   const std::string& path() const { return path_; }
+  // False once somebody removed it, or a part of it.
+  bool is_there() const noexcept;
   int fresh() const { return new_.get(); }
   int sandboxes() const { return sandboxes_.get(); }
   int trash() const { return trash_.get(); }
@@ -130,6 +133,12 @@ std::optional<sys::UniqueFd> connect_to(int directory, const char* name);
 
 // Removes a sandbox's directory and what we put in it; `parent` and `name` say where it is.
 void remove_sandbox_directory(int parent, const std::string& name) noexcept;
+
+// Says that the sandbox in that directory was in use until now, by a clock that nobody sets. Never
+// throws: a listing may then say an older time.
+void mark_used(int directory) noexcept;
+// How long ago that was; 0 where it was never said.
+std::chrono::seconds idle_time(int directory);
 
 // Nanoseconds of CLOCK_BOOTTIME.
 std::uint64_t boot_time();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <filesystem>
@@ -10,6 +11,8 @@
 #include <string>
 
 #include "casemate/core/errors.h"
+#include "casemate/sys/file.h"
+#include "casemate/sys/unique_fd.h"
 #include "tests/support/expect_refusal.h"
 
 namespace casemate::linux_backend {
@@ -129,6 +132,30 @@ TEST_F(StateDirectoryTest, OneHolderOfAnExclusiveLockAndManyOfASharedOne) {
 TEST(StateLocks, AreFewAndTheSameForEveryProcess) {
   EXPECT_EQ(lock_name("00f1aaaa"), "00f.lock");
   EXPECT_EQ(lock_name("00f2bbbb"), "00f.lock");
+}
+
+TEST_F(StateDirectoryTest, HowLongOneIsIdleIsCountedByAClockThatNobodySets) {
+  const std::filesystem::path lock = path_ / "busy.lock";
+  const sys::UniqueFd directory(open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  EXPECT_EQ(idle_time(directory.get()), 0s) << "it was never in use";
+  sys::write_file_at(directory.get(), "busy.lock", "", 0600);
+  mark_used(directory.get());
+  EXPECT_LE(idle_time(directory.get()), 5s);
+  struct stat status{};
+  ASSERT_EQ(stat(lock.c_str(), &status), 0);
+  EXPECT_LE(static_cast<std::uint64_t>(status.st_mtim.tv_sec), boot_time() / 1000000000);
+  const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
+                             {.tv_sec = status.st_mtim.tv_sec - 100, .tv_nsec = 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, lock.c_str(), times, 0), 0);
+  EXPECT_GE(idle_time(directory.get()), 100s);
+  EXPECT_LE(idle_time(directory.get()), 110s);
+}
+
+TEST_F(StateDirectoryTest, IsMissedOnceAPartOfItIsRemoved) {
+  const StateDirectory state(path_ / "root");
+  EXPECT_TRUE(state.is_there());
+  std::filesystem::remove(path_ / "root" / "trash");
+  EXPECT_FALSE(state.is_there());
 }
 
 TEST_F(StateDirectoryTest, NobodyListensWhereThereIsNoSocket) {

@@ -3,8 +3,9 @@
 #include <fcntl.h>
 #include <linux/keyctl.h>
 #include <linux/sched.h>
-#include <poll.h>
 #include <signal.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,11 +14,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,7 +38,6 @@
 #include "casemate/sys/cgroup.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
-#include "casemate/sys/poll.h"
 #include "casemate/sys/process.h"
 #include "casemate/sys/socket.h"
 
@@ -96,13 +98,33 @@ struct KeptSandbox {
   // From the agent, until it reported.
   UniqueFd status;
   UniqueFd directory;
+  // Of its directory; -1 where there is none.
+  int watch = -1;
   std::vector<std::string> control_groups;
 };
+
+// What an event of the keeper's wait is about, beside the sandboxes by number.
+constexpr std::uint64_t kHostEvent = 0;
+constexpr std::uint64_t kWatchEvent = 1;
+
+// A sandbox can be found by its sockets only.
+bool makes_findable(std::string_view name) {
+  return name == kLeaseSocketName || name == kAgentSocketName;
+}
 
 class Keeper {
  public:
   Keeper(UniqueFd host, const std::optional<SubordinateIds>& subordinate)
-      : subordinate_(subordinate), host_(std::move(host)), self_(sys::open_pid(getpid())) {}
+      : subordinate_(subordinate),
+        host_(std::move(host)),
+        self_(sys::open_pid(getpid())),
+        events_(epoll_create1(EPOLL_CLOEXEC)),
+        watches_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    if (!events_) sys::throw_errno("making an epoll set");
+    await(host_.get(), kHostEvent);
+    // Without it a sandbox whose directory is wiped lives until its users let go of it.
+    if (watches_) await(watches_.get(), kWatchEvent);
+  }
 
   void run() {
     // While the host does its own part. What goes wrong here is said at the first request.
@@ -111,18 +133,21 @@ class Keeper {
     } catch (const std::system_error&) {
     }
     while (host_ || !sandboxes_.empty()) {
-      std::vector<pollfd> entries{{.fd = host_.get(), .events = POLLIN, .revents = 0}};
-      for (const auto& sandbox : sandboxes_) {
-        entries.push_back({.fd = sandbox->process.get(), .events = POLLIN, .revents = 0});
-        entries.push_back({.fd = sandbox->status.get(), .events = POLLIN, .revents = 0});
+      std::array<epoll_event, 64> ready{};
+      const int count = epoll_wait(events_.get(), ready.data(), ready.size(), -1);
+      if (count < 0 && errno != EINTR) sys::throw_errno("waiting for events");
+      bool host_speaks = false;
+      for (int i = 0; i < count; ++i) {
+        const std::uint64_t subject = ready[static_cast<std::size_t>(i)].data.u64;
+        if (subject == kHostEvent) {
+          host_speaks = true;
+        } else if (subject == kWatchEvent) {
+          hear_of_removals();
+        } else {
+          look_at(subject / 2, subject % 2 == 0);
+        }
       }
-      sys::poll_until(entries, std::nullopt);
-      for (std::size_t i = 0; i < sandboxes_.size(); ++i) {
-        if (entries[2 + 2 * i].revents != 0) hear_agent(*sandboxes_[i]);
-        if (entries[1 + 2 * i].revents != 0) bury(*sandboxes_[i]);
-      }
-      std::erase_if(sandboxes_, [](const auto& sandbox) { return sandbox->pid < 0; });
-      if (entries[0].revents != 0) hear_host();
+      if (host_speaks) hear_host();
     }
   }
 
@@ -140,6 +165,46 @@ class Keeper {
     if (!template_) template_.emplace();
   }
 
+  void await(int descriptor, std::uint64_t subject) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = subject;
+    if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, descriptor, &event) < 0) {
+      sys::throw_errno("waiting for a descriptor");
+    }
+  }
+
+  // An agent that was just cloned still has the keeper's descriptors, so that closing one here is
+  // not enough.
+  void close_awaited(UniqueFd& descriptor) {
+    if (descriptor) epoll_ctl(events_.get(), EPOLL_CTL_DEL, descriptor.get(), nullptr);
+    descriptor.reset();
+  }
+
+  void look_at(std::uint64_t number, bool ended) {
+    const auto found = sandboxes_.find(number);
+    if (found == sandboxes_.end()) return;
+    if (!ended) return hear_agent(*found->second);
+    bury(*found->second);
+    sandboxes_.erase(found);
+  }
+
+  // Whoever wiped the state directory (a logout) left its sandboxes where nobody finds them.
+  void hear_of_removals() {
+    alignas(inotify_event) std::array<char, 4096> buffer;
+    const ssize_t size = read(watches_.get(), buffer.data(), buffer.size());
+    for (ssize_t at = 0; at < size;) {
+      inotify_event event;
+      std::memcpy(&event, &buffer[static_cast<std::size_t>(at)], sizeof event);
+      const char* name = &buffer[static_cast<std::size_t>(at) + sizeof event];
+      at += static_cast<ssize_t>(sizeof event + event.len);
+      if (event.len == 0 || !makes_findable(name)) continue;
+      for (const auto& [number, sandbox] : sandboxes_) {
+        if (sandbox->watch == event.wd) kill(sandbox->pid, SIGKILL);
+      }
+    }
+  }
+
   void hear_host() {
     CreateSandbox request{};
     sys::ReceivedMessage message;
@@ -151,7 +216,7 @@ class Keeper {
     }
     if (message.would_block) return;
     if (message.bytes == 0) {
-      host_.reset();
+      close_awaited(host_);
       end_unpublished();
       return;
     }
@@ -161,7 +226,7 @@ class Keeper {
       return;
     }
     if (message.truncated || message.bytes != sizeof request ||
-        !is_sound(request, message.descriptors.size())) {
+        !is_sound(request, message.descriptors.size()) || sandboxes_.contains(request.number)) {
       answer(request.number, EPROTO, "the keeper did not understand its host");
       return;
     }
@@ -175,20 +240,17 @@ class Keeper {
   }
 
   void give_up(std::uint64_t number) {
-    for (const auto& sandbox : sandboxes_) {
-      if (sandbox->number != number) continue;
-      sandbox->answered = true;
-      sandbox->given_up = true;
-      kill(sandbox->pid, SIGKILL);
-      return;
-    }
-    answer(number, ECANCELED, "");
+    const auto found = sandboxes_.find(number);
+    if (found == sandboxes_.end()) return answer(number, ECANCELED, "");
+    found->second->answered = true;
+    found->second->given_up = true;
+    kill(found->second->pid, SIGKILL);
   }
 
   // The host is gone. What it did not publish nobody else can have found; who holds what it did
   // publish is the agents' business.
   void end_unpublished() {
-    for (const auto& sandbox : sandboxes_) {
+    for (const auto& [number, sandbox] : sandboxes_) {
       if (!is_published(sandbox->directory.get())) kill(sandbox->pid, SIGKILL);
     }
   }
@@ -245,9 +307,13 @@ class Keeper {
     sandbox->pid = pid;
     sandbox->status = std::move(ours);
     KeptSandbox& kept = *sandbox;
-    sandboxes_.push_back(std::move(sandbox));
+    sandboxes_.emplace(request.number, std::move(sandbox));
     try {
       kept.process = sys::open_pid(pid);
+      await(kept.process.get(), 2 * request.number);
+      await(kept.status.get(), 2 * request.number + 1);
+      const std::string path = "/proc/self/fd/" + std::to_string(kept.directory.get());
+      if (watches_) kept.watch = inotify_add_watch(watches_.get(), path.c_str(), IN_DELETE);
       write_id_maps(kept.process.get(), ids);
       if (send(kept.status.get(), "g", 1, MSG_NOSIGNAL) != 1) sys::throw_errno("starting an agent");
     } catch (...) {
@@ -261,7 +327,7 @@ class Keeper {
     AgentReport report{};
     const ssize_t count = recv(sandbox.status.get(), &report, sizeof report, MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    sandbox.status.reset();
+    close_awaited(sandbox.status);
     if (count != sizeof report) {
       settle(sandbox, ESRCH, "the sandbox's agent ended before it was ready");
       return;
@@ -275,12 +341,13 @@ class Keeper {
   // before it reports the end of pid 1.
   void bury(KeptSandbox& sandbox) {
     if (sandbox.status) hear_agent(sandbox);
+    close_awaited(sandbox.process);
+    if (sandbox.watch >= 0) inotify_rm_watch(watches_.get(), sandbox.watch);
     waitpid(sandbox.pid, nullptr, 0);
     settle(sandbox, ESRCH, "the sandbox's agent ended before it was ready");
     for (const std::string& group : sandbox.control_groups) sys::remove_control_group(group);
     remove_directory(sandbox.directory.get());
     if (sandbox.given_up) answer(sandbox.number, ECANCELED, "");
-    sandbox.pid = -1;
   }
 
   void settle(KeptSandbox& sandbox, int error, const char* text) {
@@ -316,7 +383,10 @@ class Keeper {
   // Why the identity could not be had: it is tried once, a half-made user namespace cannot be left.
   std::optional<std::system_error> refused_;
   std::optional<RootTemplate> template_;
-  std::vector<std::unique_ptr<KeptSandbox>> sandboxes_;
+  UniqueFd events_;
+  UniqueFd watches_;
+  // By number.
+  std::map<std::uint64_t, std::unique_ptr<KeptSandbox>> sandboxes_;
 };
 
 }  // namespace

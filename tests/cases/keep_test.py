@@ -102,6 +102,23 @@ class Keep(Kept):
         self.assertEqual(len(self.ids()), 1)
 
 
+class Keys(Kept):
+    def test_LC_10_keys_that_could_be_joined_or_trimmed_to_one_name_never_share(self):
+        """LC-10"""
+        long = "x" * 299
+        keys = [("a-b", "c"), ("a", "b-c"), ("A", "c"), ("a", "c"), ("x/y", "c"), ("x_y", "c"), ("x y", "c"),
+                (long + "1", "c"), (long + "2", "c"), ("\u00e9", "c"), ("e\u0301", "c"), ("a\n", "c"), ("a=", "c"),
+                ("a,c", "c"), ("a", "c\n"), ("a ", "c")]
+        for number, (scope, thread) in enumerate(keys):
+            self.keep(f"open('/home/user/me', 'x').write('{number}')", thread, "--scope", scope)
+        self.assertEqual(len(set(self.ids())), len(keys))
+        for number, (scope, thread) in enumerate(keys):
+            result = self.verb("exec", "--scope", scope, "--thread", thread, "--", "cat", "/home/user/me")
+            self.assertEqual(result.text, str(number), (scope, thread, result))
+        for part in ("--scope", "--thread", "--agent"):
+            self.assertRefused(self.run_program("pass", part, ""), "InvalidArgument", part)
+
+
 class Exec(Kept):
     def test_it_runs_a_command_in_the_kept_sandbox(self):
         self.keep("open('/home/user/kept', 'w').write('here\\n')")

@@ -129,6 +129,25 @@ TEST_F(LinuxCrash, ADisposeAfterAWipeIsQuiet) {
   EXPECT_TRUE(backend().list().empty());
 }
 
+// LC-08
+TEST_F(LinuxCrash, AnAcquireThatRacesAnIdleEndGetsALivingSandbox) {
+  SandboxSpec patient = spec();
+  patient.keep_idle = 5ms;
+  int reused = 0;
+  for (int round = 0; round < 60; ++round) {
+    another_backend()->acquire(key(), patient, {});
+    const auto until = std::chrono::steady_clock::now() + round * 200us;
+    while (std::chrono::steady_clock::now() < until) {
+    }
+    const auto host = another_backend();
+    const auto found = host->acquire(key(), patient, {});
+    if (found->info().reused) ++reused;
+    ASSERT_EQ(found->exec(shell("echo alive"), {}).stdout, "alive\n") << round;
+  }
+  EXPECT_GT(reused, 0);
+  EXPECT_LT(reused, 60);
+}
+
 // -- Programs that stay --------------------------------------------------------------------------
 
 ExecRequest staying(std::string line) {

@@ -294,7 +294,7 @@ TEST_F(Soak, HostilePrograms) {
     // Some in a sandbox that others used, some in one of their own.
     const SandboxKey which = key(i % 3 == 0 ? "own " + std::to_string(i) : "shared");
     ExecRequest request = linux_tests::python(program);
-    request.timeout = 500ms;
+    request.timeout = 300ms;
     const ExecResult result = host->acquire(which, tight, {})->exec(request, {});
     EXPECT_TRUE(result.stopped_known) << i << ": " << program;
     if (i % 3 == 0) {

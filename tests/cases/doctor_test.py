@@ -10,11 +10,12 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from harness import PROGRAM, Case
+from harness import PROGRAM, SANITIZED, Case
 
 ROOT_ONLY = unittest.skipIf(os.geteuid() != 0, "only root can make a machine that lacks something")
 
 
+FILTER = Path(__file__).with_name("outer_filter.py")
 CLONE_NEWUSER = 0x10000000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -39,7 +40,7 @@ def enter_user_namespace():
 class Machine:
     """A shell of root in namespaces of its own, from which an ordinary user is started."""
 
-    def __init__(self, test, *unshare, own_users=False):
+    def __init__(self, test, *unshare, own_users=False, under=()):
         self.test = test
         self.user = random.randrange(2_100_000_000, 2_140_000_000)
         self.dir = Path(test.dir) / "machine"
@@ -47,7 +48,7 @@ class Machine:
         test.dir.chmod(0o755)
         self.program = self.dir / "casemate"
         shutil.copy(PROGRAM, self.program)
-        self.shell = subprocess.Popen(["unshare", "--mount", *unshare, "sh"], stdin=subprocess.PIPE,
+        self.shell = subprocess.Popen([*under, "/usr/bin/unshare", "--mount", *unshare, "sh"], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/",
                                       env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
                                       preexec_fn=enter_user_namespace if own_users else None)
@@ -165,12 +166,40 @@ class Lacks(Case):
         machine.root("sysctl -w user.max_net_namespaces=0")
         machine.expect_mended("user.max_net_namespaces=15000")
 
+    def test_user_namespaces_that_apparmor_keeps_from_ordinary_users(self):
+        setting = self.write("setting", "1\n")
+        machine = Machine(self, under=["/usr/bin/python3", FILTER, "apparmor", setting])
+        machine.expect_mended("making a user namespace: Permission denied", "AppArmor")
+        self.assertEqual(setting.read_text(), "0\n")
+
+    def test_namespaces_that_an_engine_filters(self):
+        machine = Machine(self)
+        shutil.copy(FILTER, machine.dir)
+        under = ["/usr/bin/python3", machine.dir / FILTER.name, "engine"]
+        machine.root("mount -t tmpfs none /run && touch /run/.containerenv")
+        status, found = machine.doctor(*under)
+        self.assertEqual((status, found["linux"]["status"]), (1, "missing"), found)
+        self.assertIn("making a user namespace: Operation not permitted", found["linux"]["found"])
+        self.assertEqual(found["linux"]["fix"], "podman run --security-opt unmask=ALL --security-opt seccomp=unconfined")
+        # What that option does.
+        self.assertEqual(machine.doctor()[0], 0)
+
+    def test_namespaces_in_a_chroot(self):
+        machine = Machine(self)
+        place = machine.dir / "chroot"
+        machine.root(f"mkdir {place} && mount --rbind / {place}")
+        status, out, _ = machine.run(f"chroot {place} {machine.become(machine.program, 'doctor')}")
+        self.assertEqual(status, 1, out)
+        self.assertIn("making a user namespace: Operation not permitted", out)
+        self.assertIn("chroot", out)
+
     def test_a_whole_proc(self):
         machine = Machine(self)
         for path in self.HIDDEN[:2]:
             machine.root(f"mount -t tmpfs none {path}")
         machine.expect_mended("over parts of /proc", "umount " + " ".join(reversed(self.HIDDEN[:2])))
 
+    @unittest.skipIf(SANITIZED, "a sanitizer needs a /proc before the program begins")
     def test_any_proc(self):
         machine = Machine(self)
         machine.root("umount --lazy /proc")

@@ -29,7 +29,7 @@ def blocks(text):
 class Documents(unittest.TestCase):
     def test_every_command_shown_works(self):
         if os.geteuid() != 0:
-            self.skipTest("the linux backend needs root")
+            self.skipTest("the commands shown state limits that need control groups")
         ran = 0
         for document in documents():
             for reason, text in blocks(document.read_text()):
@@ -63,7 +63,7 @@ class Documents(unittest.TestCase):
 
     def test_the_example_of_the_page_on_kinds_runs(self):
         if os.geteuid() != 0:
-            self.skipTest("the linux backend needs root")
+            self.skipTest("the commands shown state limits that need control groups")
         with tempfile.TemporaryDirectory(prefix="casemate-docs-", ignore_cleanup_errors=True) as folder:
             result = subprocess.run([BUILD / "word_count"], capture_output=True, text=True, timeout=60,
                                     env={"PATH": "/usr/bin:/bin", "CASEMATE_STATE_DIR": folder})
@@ -79,7 +79,7 @@ class Documents(unittest.TestCase):
 
     def test_the_example_of_the_readme_runs(self):
         if os.geteuid() != 0:
-            self.skipTest("the linux backend needs root")
+            self.skipTest("the commands shown state limits that need control groups")
         with tempfile.TemporaryDirectory(prefix="casemate-docs-", ignore_cleanup_errors=True) as folder:
             result = subprocess.run([BUILD / "readme_example"], capture_output=True, text=True, timeout=60,
                                     env={"PATH": "/usr/bin:/bin", "CASEMATE_STATE_DIR": folder})

@@ -26,7 +26,6 @@ def answer():
     return f"{sum(taken.values()) / 100:.2f} in all; most with {best}: {taken[best] / 100:.2f}"
 
 
-@unittest.skipIf(os.geteuid() != 0, "the linux backend needs root")
 class LookupWalk(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -4,10 +4,10 @@
 
 #include <memory>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "casemate/base/utf8.h"
+#include "casemate/conformance/host_marks.h"
 #include "casemate/conformance/probe.h"
 #include "casemate/conformance/trial.h"
 #include "casemate/core/errors.h"
@@ -16,11 +16,6 @@ namespace casemate::conformance {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::string fresh_thread() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}", device(), device());
-}
 
 // Why the suite cannot be run against what is declared; empty when it can.
 std::string undeclared(Suite suite, const BackendDeclarations& declared) {
@@ -45,7 +40,7 @@ class Run {
       : subject_(subject),
         options_(options),
         declared_(subject.backend().declarations()),
-        key_{"conformance", fresh_thread(), "probes"} {
+        key_{"conformance", fresh_mark(), "probes"} {
     report_.backend = declared_.name;
   }
   ~Run() { subject_.backend().dispose_scope(key_.scope, key_.thread_id); }
@@ -166,6 +161,10 @@ std::span<const Probe> probes_of(Suite suite) {
       return egress_probes();
     case Suite::host_tools:
       return host_tools_probes();
+    case Suite::usability:
+      return usability_probes();
+    case Suite::isolation:
+      return isolation_probes();
   }
   return {};
 }

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <random>
 #include <utility>
 
+#include "casemate/conformance/host_marks.h"
 #include "casemate/core/errors.h"
 #include "casemate/core/exec.h"
 #include "casemate/core/guest_path.h"
@@ -28,12 +28,6 @@ std::string octal(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) text += fmt::format("\\{:03o}", static_cast<unsigned char>(byte));
   return text;
-}
-
-// Behind each file that is looked at, so that no content can end it early.
-std::string fresh_mark() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}{:08x}", device(), device(), device());
 }
 
 // What stands before the next mark, when a '+' stands behind it.
@@ -114,6 +108,7 @@ std::vector<std::optional<std::string>> Subject::look(Call& call,
     }
     return found;
   }
+  // Unguessable, so that no content can end a file early.
   const std::string mark = fresh_mark();
   std::string script;
   for (const std::string& path : paths) {

@@ -9,7 +9,16 @@
 namespace casemate::conformance {
 
 // A group of probes that stands or falls with one declared capability.
-enum class Suite : std::uint8_t { files_in, files_out, files_delete, exec, egress, host_tools };
+enum class Suite : std::uint8_t {
+  files_in,
+  files_out,
+  files_delete,
+  exec,
+  egress,
+  host_tools,
+  usability,
+  isolation,
+};
 
 struct SuiteTraits {
   Suite suite;
@@ -28,6 +37,8 @@ inline constexpr std::array kSuites{
     SuiteTraits{Suite::exec, "exec", Capability::exec},
     SuiteTraits{Suite::egress, "egress", Capability::exec},
     SuiteTraits{Suite::host_tools, "host-tools", Capability::host_tools},
+    SuiteTraits{Suite::usability, "usability", Capability::exec},
+    SuiteTraits{Suite::isolation, "isolation", Capability::exec},
 };
 
 std::string_view to_string(Suite suite);

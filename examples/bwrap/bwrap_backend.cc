@@ -28,44 +28,63 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// Whose processes bwrap's are where this one is root's: `nobody`. Root's files in /proc are
+// writable to whoever is root outside, whatever the number inside.
+constexpr uid_t kNobody = 65534;
+
+bool is_root() { return geteuid() == 0; }
+
 // Everything that this backend puts around a program. What is not named here is not there.
-std::vector<std::string> bwrap_argv(const fs::path& root, const std::string& guest_program) {
-  return {"bwrap", "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000",
-          "--cap-drop", "ALL", "--clearenv", "--hostname", "sandbox",
-          // The machine's programs, read-only, and nothing else of it.
-          "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin",
-          "/sbin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--ro-bind",
-          guest_program, "/guest", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
-          // What the sandbox keeps between its calls.
-          "--bind", root / "workspace", "/workspace", "--bind", root / "home", "/home/user",
-          // Process 1 of the place, which no program in it can signal. It serves descriptor 3 and
-          // ends with it; the kernel then ends whatever else there is.
-          "--as-pid-1", "--", "/guest", ""};
+// Descriptor 4 is the guest program.
+std::vector<std::string> bwrap_argv(const fs::path& root) {
+  std::vector<std::string> argv;
+  if (is_root()) {
+    const std::string nobody = std::to_string(kNobody);
+    argv = {"setpriv", "--reuid", nobody, "--regid", nobody, "--clear-groups", "--"};
+  }
+  for (const std::string& word : std::vector<std::string>{
+           "bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid",
+           "1000", "--cap-drop", "ALL", "--clearenv", "--hostname", "sandbox",
+           // The machine's programs, read-only, and nothing else of it.
+           "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin",
+           "/sbin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--perms",
+           "0555", "--ro-bind-data", "4", "/guest", "--proc", "/proc", "--dev", "/dev", "--tmpfs",
+           "/tmp",
+           // What the sandbox keeps between its calls.
+           "--bind", root / "workspace", "/workspace", "--bind", root / "home", "/home/user",
+           // Process 1 of the place, which no program in it can signal. It serves descriptor 3 and
+           // ends with it; the kernel then ends whatever else there is.
+           "--as-pid-1", "--", "/guest", ""}) {
+    argv.push_back(word);
+  }
+  return argv;
 }
 
-// Starts it with the socket as descriptor 3 and nothing else of this process's, in a session of its
-// own: no terminal of ours is within its reach, and its group is ours to end.
-pid_t spawn(std::vector<std::string> argv, int socket) {
+// Starts it with the socket as descriptor 3, the guest program as 4 and nothing else of this
+// process's, in a session of its own: no terminal of ours is within its reach, and its group is
+// ours to end.
+pid_t spawn(std::vector<std::string> argv, int socket, const std::string& guest_program) {
   std::vector<char*> words;
   for (std::string& word : argv) words.push_back(word.data());
   words.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, socket, 3);
   for (const int fd : {0, 1, 2}) {
     posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
   }
-  posix_spawn_file_actions_adddup2(&actions, socket, 3);
-  posix_spawn_file_actions_addclosefrom_np(&actions, 4);
+  posix_spawn_file_actions_addopen(&actions, 4, guest_program.c_str(), O_RDONLY, 0);
+  posix_spawn_file_actions_addclosefrom_np(&actions, 5);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
   pid_t pid = -1;
-  const int error = posix_spawnp(&pid, "bwrap", &actions, &attributes, words.data(), environ);
+  const int error = posix_spawnp(&pid, words[0], &actions, &attributes, words.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
     throw SandboxUnavailable(std::string("bwrap cannot be started: ") + std::strerror(error),
-                             "install the package bubblewrap");
+                             "install bubblewrap 0.8 or later (and util-linux, for setpriv)");
   }
   return pid;
 }
@@ -82,6 +101,12 @@ class BwrapBackend::Place {
     }
     root_ = pattern;
     for (const char* name : {"workspace", "home"}) fs::create_directory(root_ / name);
+    if (!is_root()) return;
+    for (const char* name : {"", "workspace", "home"}) {
+      if (chown((root_ / name).c_str(), kNobody, kNobody) != 0) {
+        throw SandboxUnavailable("chown: " + std::string(std::strerror(errno)));
+      }
+    }
   }
 
   ~Place() {
@@ -127,7 +152,7 @@ class BwrapBackend::Place {
   sys::UniqueFd start_locked() {
     reap_locked();
     auto [near, far] = sys::socket_pair(sys::SocketType::stream);
-    pid_ = spawn(bwrap_argv(root_, guest_program_), far.get());
+    pid_ = spawn(bwrap_argv(root_), far.get(), guest_program_);
     process_ = std::make_shared<const sys::UniqueFd>(sys::open_pid(pid_));
     return std::move(near);
   }

@@ -175,5 +175,12 @@ RC_GTEST_PROP(Protocol, AnyBytesDecodeOrAreRefused, (const std::string& bytes)) 
   attempt(decode_entries);
 }
 
+TEST(Protocol, ThreeKindsOfConnectionsAreAttachedAndNoFourth) {
+  for (const AttachKind kind : {AttachKind::exec, AttachKind::files, AttachKind::resident}) {
+    EXPECT_EQ(decode_attach(encode(kind)), kind);
+  }
+  EXPECT_THROW(decode_attach(encode(static_cast<AttachKind>(3))), ProtocolError);
+}
+
 }  // namespace
 }  // namespace casemate::guest

@@ -113,6 +113,10 @@ class OrdinaryUser(unittest.TestCase):
     def test_with_one_id_the_seam_is_what_it_is_as_root(self):
         self.run_suite("seam_test", 40, list, only="*/linux")
 
+    def test_with_one_id_nothing_survives_a_kill(self):
+        """LC-04"""
+        self.run_suite("soak_test", 4, list)
+
     def test_with_a_range_sandboxes_are_what_they_are_as_root(self):
         self.run_suite("linux_sandbox_test", 70, self.with_subordinate_ids)
 

@@ -403,5 +403,20 @@ TEST(InProcessSandbox, MayBeUsedFromSeveralThreads) {
   EXPECT_EQ(sandbox.store().contents().size(), 0U);
 }
 
+TEST(InProcessSandbox, RecordsThatAProgramIsToStayAndRefusesOneWithInputOrAListener) {
+  InProcessSandbox sandbox;
+  const auto call = sandbox.open_call({}, {});
+  ExecRequest request = argv({"serve"});
+  request.lifetime = Lifetime::sandbox;
+  call->exec(request, {});
+  EXPECT_EQ(sandbox.commands().at(0).lifetime, Lifetime::sandbox);
+  request.stdin_mode = StdinMode::piped;
+  EXPECT_THROW(call->exec(request, {}), InvalidArgument);
+  request.stdin_mode = StdinMode::empty;
+  request.on_output = [](OutputStream, std::span<const char>) {};
+  EXPECT_THROW(call->exec(request, {}), InvalidArgument);
+  EXPECT_EQ(sandbox.commands().size(), 1U);
+}
+
 }  // namespace
 }  // namespace casemate::in_process

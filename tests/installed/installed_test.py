@@ -17,16 +17,25 @@ add_executable(host host.cc)
 target_link_libraries(host PRIVATE casemate::casemate)
 """
 
+# The wiring test that a host of its own would have: one line, which starts nothing.
 HOST = """\
-#include "casemate/core/errors.h"
-
 #include <iostream>
+#include <memory>
 
-int main() {
+#include "casemate/backends/linux/linux_backend.h"
+#include "casemate/core/errors.h"
+#include "casemate/kinds/codeact/codeact.h"
+#include "casemate/policy/router.h"
+
+int main(int argc, char**) {
+  using namespace casemate;
+  const Isolation floor = argc > 1 ? Isolation::vm : Isolation::container;
   try {
-    throw casemate::SandboxBusy("in use");
-  } catch (const casemate::SandboxError& error) {
-    std::cout << error.code() << ": " << error.message() << "\\n";
+    const SandboxRouter router({std::make_shared<LinuxBackend>()}, {.min_isolation = floor});
+    router.ensure_can_serve(codeact_sandbox_spec());
+    std::cout << "served\\n";
+  } catch (const SandboxError& error) {
+    std::cout << error.code() << "\\n";
   }
 }
 """
@@ -73,7 +82,8 @@ class Installed(unittest.TestCase):
                    f"-DCMAKE_PREFIX_PATH={self.prefix}")
         self.assertNotIn("Warning", said)
         run("cmake", "--build", str(build))
-        self.assertEqual(run(str(build / "host")), "SandboxBusy: in use\n")
+        self.assertEqual(run(str(build / "host")), "served\n")
+        self.assertEqual(run(str(build / "host"), "--floor-vm"), "SandboxBackendNotPermitted\n")
 
     def test_nothing_installed_names_the_source_tree(self):
         tree = str(Path(__file__).resolve().parents[2]).encode()

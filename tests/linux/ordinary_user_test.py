@@ -72,9 +72,10 @@ class OrdinaryUser(unittest.TestCase):
         for reason in re.findall(r": Skipped\n(.*)\n", result.stdout):
             self.assertTrue(any(known in reason for known in LEFT_OUT), reason)
 
-    def identity(self, wrap):
+    def identity(self, wrap, *before):
         """What `casemate backends` says of whose ids the sandboxes have."""
-        argv = self.as_user(f"CASEMATE_STATE_DIR=/tmp/casemate-{self.user}", self.copy(BUILD / "casemate"), "backends")
+        argv = self.as_user(f"CASEMATE_STATE_DIR=/tmp/casemate-{self.user}", *before, self.copy(BUILD / "casemate"),
+                            "backends")
         self.addCleanup(shutil.rmtree, f"/tmp/casemate-{self.user}", ignore_errors=True)
         result = self.run_argv(wrap(argv))
         self.assertEqual(result.returncode, 0, result.stdout)
@@ -106,6 +107,11 @@ class OrdinaryUser(unittest.TestCase):
     def test_with_a_range_the_backend_uses_it(self):
         self.assertTrue(shutil.which("newuidmap"), "the package uidmap is missing")
         self.assertRegex(self.identity(self.with_subordinate_ids), "user ids of their own$")
+
+    def test_with_a_range_that_cannot_be_used_it_says_why(self):
+        # Programs that are root by their file's mode are not, for somebody who may gain no rights.
+        found = self.identity(self.with_subordinate_ids, "setpriv", "--no-new-privs")
+        self.assertRegex(found, r"one user id \(newgidmap: .*not permitted.*\)$")
 
     def test_with_one_id_sandboxes_are_what_they_are_as_root(self):
         self.run_suite("linux_sandbox_test", 70, list)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -161,6 +162,30 @@ TEST_F(StateDirectoryTest, IsMissedOnceAPartOfItIsRemoved) {
 TEST_F(StateDirectoryTest, NobodyListensWhereThereIsNoSocket) {
   const StateDirectory state(path_ / "root");
   EXPECT_FALSE(connect_to(state.fresh(), "lease.sock"));
+}
+
+TEST(DefaultStateDirectory, IsTheUsersRuntimeDirectoryWhereThatIsPrivate) {
+  char name[] = "/tmp/casemate-runtime-XXXXXX";
+  ASSERT_NE(mkdtemp(name), nullptr);
+  // A user who has no /run/user of its own here.
+  constexpr uid_t kNobodyElse = 2'147'000'001;
+  const std::string fallback = "/tmp/casemate-2147000001";
+  EXPECT_EQ(default_state_directory(kNobodyElse, name), fallback) << "it is another user's";
+  EXPECT_EQ(default_state_directory(kNobodyElse, nullptr), fallback);
+  EXPECT_EQ(default_state_directory(kNobodyElse, ""), fallback);
+  EXPECT_EQ(default_state_directory(0, name), "/run/casemate");
+  if (geteuid() == 0) {
+    ASSERT_EQ(chown(name, kNobodyElse, kNobodyElse), 0);
+    EXPECT_EQ(default_state_directory(kNobodyElse, name), std::string(name) + "/casemate");
+    EXPECT_EQ(default_state_directory(kNobodyElse, &name[1]), fallback) << "not absolute";
+    const std::string link = std::string(name) + "-link";
+    ASSERT_EQ(symlink(name, link.c_str()), 0);
+    EXPECT_EQ(default_state_directory(kNobodyElse, link.c_str()), fallback) << "a link";
+    unlink(link.c_str());
+    ASSERT_EQ(chmod(name, 0750), 0);
+    EXPECT_EQ(default_state_directory(kNobodyElse, name), fallback) << "a group may look in";
+  }
+  rmdir(name);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from harness import PROGRAM, Case, signal
+from harness import Case, NEEDS_ROOT, PROGRAM, signal
 
 ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 LEFT_OUT = ("__pycache__", "test", "tests", "config-*", "lib2to3", "idlelib", "tkinter", "dist-packages",
@@ -304,6 +304,7 @@ class TheVerb(ImageCase):
             self.assertIn(b"SandboxCancelled", error)
             self.nothing_is_left_in_the_store()
 
+    @NEEDS_ROOT
     def test_a_full_disk_is_told_and_leaves_nothing(self):
         reference = self.python_image().write_archive(self.dir / "image.tar")
         self.store.mkdir(mode=0o700)

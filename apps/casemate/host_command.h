@@ -37,9 +37,10 @@ inline constexpr std::size_t kKeptErrorBytes = 4096;
 // environment, and waits for its end. It may leave its input unread.
 //
 // It has a process group of its own, without terminal, with default signals, and no descriptor but
-// its three. The group is killed when the command has ended, when a stop is requested, when it
-// prints more than `max_output_bytes`, and when this process ends, however that happens; only a
-// process that leaves the group stays. Nothing of it is left unreaped, and no descriptor open.
+// its three. It and all that it started is killed when the command has ended, when a stop is
+// requested, when it prints more than `max_output_bytes`, and when this process ends, however that
+// happens: also what left its group or session, as `timeout` and `setsid` do (on a kernel without
+// PROC_CHILDREN, the group alone). Nothing of it is left unreaped, and no descriptor open.
 //
 // May be called from several threads. SIGPIPE has to be ignored in this process, as
 // `prepare_standard_streams` makes it. Throws `std::system_error` when nothing can be started.

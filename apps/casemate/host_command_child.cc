@@ -61,16 +61,44 @@ void wait_for_either(pid_t command) noexcept {
   ::close(process);
 }
 
-// Kills what is left of the group and reaps all of it; the command's own exit status.
-int end_group(pid_t command) noexcept {
+// Kills every child of the guardian that the kernel names; false where it names none.
+bool kill_children() noexcept {
+  // Of this thread, the only one. Unreadable where the kernel was built without PROC_CHILDREN.
+  const int list = ::open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+  if (list < 0) return false;
+  std::array<char, 4096> text;
+  const ssize_t count = ::read(list, text.data(), text.size());
+  ::close(list);
+  bool any = false;
+  pid_t child = 0;
+  for (ssize_t at = 0; at < count; ++at) {
+    const char letter = text[static_cast<std::size_t>(at)];
+    if (letter >= '0' && letter <= '9') {
+      child = child * 10 + (letter - '0');
+      continue;
+    }
+    // A number that the buffer cuts off is not taken for another one: each ends in a space.
+    if (child > 0 && ::kill(child, SIGKILL) == 0) any = true;
+    child = 0;
+  }
+  return any;
+}
+
+// Kills what is left of the command and reaps all of it; the command's own exit status. What left
+// its group (`timeout` and `setsid` do) comes to the guardian as an orphan, at the latest when what
+// lies between them has been killed.
+int end_all(pid_t command) noexcept {
   // The command is not reaped yet, so the group's number is nobody else's.
   ::kill(-command, SIGKILL);
   int status = kCannotStart;
   for (;;) {
+    const bool any = kill_children();
     siginfo_t ended = {};
-    if (::waitid(P_PGID, static_cast<id_t>(command), &ended, WEXITED) != 0) {
+    // Children that cannot be named are waited for as the group that was killed.
+    if (::waitid(any ? P_ALL : P_PGID, any ? 0 : static_cast<id_t>(command), &ended, WEXITED) !=
+        0) {
       if (errno == EINTR) continue;
-      return status;  // no child of that group is left
+      return status;  // none is left
     }
     if (ended.si_pid != command) continue;
     status = ended.si_code == CLD_EXITED ? ended.si_status : 128 + ended.si_status;
@@ -93,7 +121,7 @@ void guard_host_command(const HostCommandSetting& setting) noexcept {
   ::setpgid(command, command);
   for (const int fd : {0, 1, 2}) ::close(fd);
   wait_for_either(command);
-  ::_exit(end_group(command));
+  ::_exit(end_all(command));
 }
 
 }  // namespace casemate::app

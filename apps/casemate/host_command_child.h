@@ -14,8 +14,8 @@ struct HostCommandSetting {
 };
 
 // The guardian: a copy of this process, made by a fork, that starts the command in a group of its
-// own and ends as it ends, after the whole group. Async-signal-safe: other threads of the host may
-// have held any lock when the copy was made.
+// own and ends as it ends, after all that the command started. Async-signal-safe: other threads of
+// the host may have held any lock when the copy was made.
 [[noreturn]] void guard_host_command(const HostCommandSetting& setting) noexcept;
 
 }  // namespace casemate::app

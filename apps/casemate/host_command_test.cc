@@ -148,14 +148,36 @@ TEST_F(HostCommand, TakesItsBackgroundAlongWhenItEnds) {
   EXPECT_EQ(read_to_the_end(alive.get()), "up\n");
 }
 
-TEST_F(HostCommand, IsNotWaitedForByOneThatLeftTheGroup) {
-  const std::string path = make_fifo("leave");
-  const sys::UniqueFd leave(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  const HostCommandResult result = run("setsid sh -c 'read word <" + path +
-                                       "' & while [ $(ps -o sid= -p $!) != $! ]; do :; done; "
-                                       "echo 7");
+TEST_F(HostCommand, TakesAlongWhatLeftItsGroupWhenItEnds) {
+  const std::string path = make_fifo("alive");
+  const sys::UniqueFd alive(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  // Its own session, a session within that, and enough of them that one listing does not do.
+  const HostCommandResult result =
+      run("exec 9>" + path +
+          "; echo up >&9; setsid sh -c 'setsid sleep 60 & sleep 60' & "
+          "i=0; while [ $i -lt 700 ]; do setsid sleep 60 & i=$((i+1)); done; "
+          "while [ $(ps -o sid= -p $!) != $! ]; do :; done; echo 7");
+  EXPECT_EQ(result.end, End::exited);
   EXPECT_EQ(result.output, "7\n");
-  EXPECT_EQ(::write(leave.get(), "go\n", 3), 3);  // and it ends
+  EXPECT_EQ(read_to_the_end(alive.get()), "up\n");
+}
+
+TEST_F(HostCommand, TakesAlongWhatLeftItsGroupWhenItIsStopped) {
+  const std::string path = make_fifo("alive");
+  const sys::UniqueFd alive(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  std::stop_source stop;
+  std::jthread stopper([&] {
+    std::array<pollfd, 1> entries = {pollfd{alive.get(), POLLIN, 0}};
+    sys::poll_until(entries, std::chrono::steady_clock::now() + std::chrono::seconds(20));
+    stop.request_stop();
+  });
+  // `timeout` makes a group of its own.
+  const HostCommandResult result =
+      run("exec 9>" + path + "; timeout 60 sh -c 'echo up >&9; sleep 60'; echo 1", {}, kRoom,
+          stop.get_token());
+  EXPECT_EQ(result.end, End::stopped);
+  stopper.join();
+  EXPECT_EQ(read_to_the_end(alive.get()), "up\n");
 }
 
 TEST_F(HostCommand, HasAGroupDefaultSignalsAndNoDescriptorOfOurs) {

@@ -147,10 +147,8 @@ std::vector<std::string> lacking_evidence(std::string_view seen,
   };
   const std::vector<std::string> namespaces = values_of(seen, "namespace");
   for (const auto& [kind, own] : ours) {
-    const bool another =
-        std::ranges::any_of(namespaces, [&, &kind = kind, &own = own](const auto& name) {
-          return name.starts_with(kind + ":[") && name != own;
-        });
+    const bool another = std::ranges::any_of(
+        namespaces, [&](const auto& name) { return name.starts_with(kind + ":[") && name != own; });
     if (!another) lacking.push_back("a " + kind + " namespace of its own");
   }
   for (const char* set : {"CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"}) {

@@ -35,7 +35,7 @@ def exec_message(argv, directory, environment, piped, timeout):
 
 
 def ended(cause, code, signal, known=1):
-    return pack("<BiiQQQBB", cause, code, signal, 10**9, 10**8, 2**20, known, 0)
+    return pack("<BiiQQQBBB", cause, code, signal, 10**9, 10**8, 2**20, known, 0, 0)
 
 
 def entry(name, kind, size):

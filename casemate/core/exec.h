@@ -108,6 +108,8 @@ struct ExecResult {
   // The limit that bit, as far as the backend can tell (its page says), also when the program
   // survived it (a child killed for memory, a refused fork). `time` on a timeout.
   std::optional<Limit> limit{};
+  // With the limit `disk`: the number of files ran out, not their bytes.
+  bool files_ran_out = false;
   // From the program's start to the known end of all it started.
   std::chrono::nanoseconds wall{0};
   // Processor time of the program and everything it started, as far as the backend can count.

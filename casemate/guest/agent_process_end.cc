@@ -56,7 +56,10 @@ void AgentProcess::finish(const Ended& ended) {
   if (accounting_) accounting_->finish(before_, result);
   // A full disk is what failed a program only when it failed.
   const bool failed = result.outcome != Outcome::exited || result.exit_code != 0;
-  if (ended.disk_full && failed && !result.limit) result.limit = Limit::disk;
+  if (ended.disk_full && failed && !result.limit) {
+    result.limit = Limit::disk;
+    result.files_ran_out = ended.files_ran_out;
+  }
   fill_streams(result);
   result_ = std::move(result);
   state_ = State::ended;

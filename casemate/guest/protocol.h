@@ -207,6 +207,8 @@ struct Ended {
   bool stopped_known = false;
   // The programs' storage had no room left at the end.
   bool disk_full = false;
+  // And what was missing was files, not bytes.
+  bool files_ran_out = false;
 };
 
 std::string encode(const Ended& message);

@@ -61,6 +61,11 @@ class Limits(Case):
         self.assertEqual(result.json["stdout"], ". ENOSPC\n/tmp ENOSPC\n/dev/shm ENOSPC\n/var/tmp ENOSPC\n/run EROFS\n")
         self.assertEqual(result.status, 0, result)
 
+    def test_files_that_ran_out_are_named_and_not_the_bytes(self):
+        result = self.run_json("for i in range(70000): open(f'/tmp/{i}', 'w').close()")
+        self.assertEqual((result.status, result.json["limit"]), (1, "disk"), result)
+        self.assertIn("limit of 65536 files and directories", result.err)
+
     def test_rl_10_a_full_sandbox_disturbs_no_other_and_not_us(self):
         """RL-10."""
         full = self.start(self.argv("--stdin", "--disk", "8M", program="import sys\n"

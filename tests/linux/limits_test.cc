@@ -188,6 +188,7 @@ open('last', 'wb').write(b'x' * (9 << 20))
             "/workspace ENOSPC\n/run EROFS\n");
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.limit, Limit::disk);
+  EXPECT_FALSE(result.files_ran_out);
   // The call's files went with the call.
   const ExecResult next = sandbox->exec(shell("head -c 7M /dev/zero > again && echo room"), {});
   EXPECT_EQ(next.stdout, "room\n");
@@ -202,6 +203,7 @@ TEST_F(LinuxLimits, FilesAreCountedToo) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.stderr, HasSubstr("No space left on device"));
   EXPECT_EQ(result.limit, Limit::disk);
+  EXPECT_TRUE(result.files_ran_out);
 }
 
 TEST_F(LinuxLimits, ProcessesAtTheLimitPassAndOneMoreIsRefusedAndNamed) {

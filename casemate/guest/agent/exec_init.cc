@@ -420,7 +420,9 @@ class ExecInit {
       ended_.cpu_ns = 1000 * (microseconds(usage.ru_utime) + microseconds(usage.ru_stime));
       ended_.max_rss = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
     }
-    ended_.disk_full = place_.disk_full();
+    const Place::DiskFull full = place_.disk_full();
+    ended_.disk_full = full != Place::DiskFull::no;
+    ended_.files_ran_out = full == Place::DiskFull::of_files;
     drain();
     if (host_gone_) return;
     put(FrameType::ended, encode(ended_));

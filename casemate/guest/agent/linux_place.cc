@@ -161,10 +161,11 @@ void LinuxPlace::give_pipe(int pipe) {
 
 void LinuxPlace::kill_exec_scope() noexcept { kill(-1, SIGKILL); }
 
-bool LinuxPlace::disk_full() const noexcept {
+Place::DiskFull LinuxPlace::disk_full() const noexcept {
   struct statfs status{};
-  if (fstatfs(quota_.get(), &status) < 0) return false;
-  return status.f_bavail == 0 || status.f_ffree == 0;
+  if (fstatfs(quota_.get(), &status) < 0) return DiskFull::no;
+  if (status.f_bavail == 0) return DiskFull::of_bytes;
+  return status.f_ffree == 0 ? DiskFull::of_files : DiskFull::no;
 }
 
 int LinuxPlace::join_groups(std::span<const int> groups) noexcept {

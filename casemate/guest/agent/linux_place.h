@@ -47,7 +47,7 @@ class LinuxPlace final : public Place {
   void enter_exec_scope() override;
   void give_pipe(int pipe) override;
   void kill_exec_scope() noexcept override;
-  bool disk_full() const noexcept override;
+  DiskFull disk_full() const noexcept override;
   int join_groups(std::span<const int> groups) noexcept override;
   int become_user() noexcept override;
   int confine_program() noexcept override;

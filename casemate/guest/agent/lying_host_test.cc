@@ -192,7 +192,7 @@ TEST_F(LyingHost, AnAttachWithTwoDescriptorsEndsTheCall) {
 
 TEST_F(LyingHost, AnUnknownAttachmentEndsTheCall) {
   open_call();
-  say(control_, framed(FrameType::attach, "\x02"), std::array{control_.get()});
+  say(control_, framed(FrameType::attach, "\x7f"), std::array{control_.get()});
   EXPECT_TRUE(closes(control_));
   EXPECT_FALSE(fs::exists(call()));
 }

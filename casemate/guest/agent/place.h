@@ -68,9 +68,10 @@ class Place {
   // caller still has children; needs no wait in between.
   virtual void kill_exec_scope() noexcept = 0;
 
-  // Whether the storage that programs share has no room left, so that "disk" can be named as the
-  // limit that bit. Never throws; false where it cannot be told.
-  virtual bool disk_full() const noexcept = 0;
+  // What the storage that programs share has no more of, so that "disk" can be named as the limit
+  // that bit. Never throws; nothing where it cannot be told.
+  enum class DiskFull { no, of_bytes, of_files };
+  virtual DiskFull disk_full() const noexcept = 0;
 
   // -- In the child that becomes a program or a file server ------------------------------------
 

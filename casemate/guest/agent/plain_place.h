@@ -27,7 +27,7 @@ class PlainPlace : public Place {
   bool end_leftovers() noexcept override;
   void enter_exec_scope() override;
   void kill_exec_scope() noexcept override;
-  bool disk_full() const noexcept override { return false; }
+  DiskFull disk_full() const noexcept override { return DiskFull::no; }
   int become_user() noexcept override { return 0; }
   int confine_program() noexcept override;
 

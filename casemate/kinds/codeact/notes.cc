@@ -14,7 +14,7 @@ std::string size_text(std::uint64_t bytes) {
 }
 
 // The bound that a limit stands for, in words.
-std::string bound_text(Limit limit, const Resources& resources) {
+std::string bound_text(Limit limit, const Resources& resources, bool files_ran_out = false) {
   switch (limit) {
     case Limit::memory:
       // What is held is the sum: see `Resources`.
@@ -25,8 +25,9 @@ std::string bound_text(Limit limit, const Resources& resources) {
     case Limit::pids:
       return fmt::format("limit of {} processes and threads", resources.pids.value);
     case Limit::disk:
-      return fmt::format("disk limit of {} and {} files", size_text(resources.disk_bytes.value),
-                         resources.disk_inodes.value);
+      return files_ran_out
+                 ? fmt::format("limit of {} files and directories", resources.disk_inodes.value)
+                 : fmt::format("disk limit of {}", size_text(resources.disk_bytes.value));
     case Limit::cpu:
       return resources.cpu_seconds
                  ? fmt::format("limit of {} processor seconds", resources.cpu_seconds->value)
@@ -83,7 +84,7 @@ void append_outcome_notes(CodeactRun& run, const SandboxSpec& spec,
       result.outcome == Outcome::timed_out || result.outcome == Outcome::out_of_memory;
   if (result.limit && !said_above) {
     add(fmt::format("the {} was reached during the run.",
-                    bound_text(*result.limit, spec.resources)));
+                    bound_text(*result.limit, spec.resources, result.files_ran_out)));
   }
 }
 

@@ -9,11 +9,13 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "bench/process.h"
 #include "casemate/backends/linux/group_detection.h"
+#include "casemate/backends/linux/linux_backend.h"
 #include "casemate/base/digest.h"
 #include "casemate/core/sandbox.h"
 #include "casemate/kinds/codeact/run.h"
@@ -47,6 +49,7 @@ class Ours {
   explicit Ours(const OursOptions& options)
       : backend_(options.backend),
         program_(options.program),
+        state_dir_(options.state_dir),
         spec_(codeact_sandbox_spec({})),
         router_({backend_},
                 {.min_isolation = Isolation::container, .selected = backend_->declarations().name}),
@@ -62,6 +65,9 @@ class Ours {
   }
   ~Ours() {
     warm_.reset();
+    if (pooled_) pooled_->dispose_scope(scope_, "pooled");
+    pooled_router_.reset();
+    pooled_.reset();
     backend_->dispose_scope(scope_, "warm");
     backend_->dispose_scope(scope_, "whole");
     std::error_code ignored;
@@ -99,6 +105,33 @@ class Ours {
     const CodeactRun run = run_codeact(wiring, key("warm"), request, {});
     const double took = since(start);
     expect_success(run.result, "1\n");
+    return took;
+  }
+
+  // The same with an interpreter that waits for its program.
+  double held_print() {
+    const CodeactWiring wiring{.router = pooled_router(),
+                               .spec = spec_,
+                               .owner = {.tool = "bench", .on_reclaim_failure = {}, .log = {}}};
+    pooled_->acquire(key("pooled"), spec_, {});
+    wait_until_warm();
+    CodeactRequest request;
+    request.code = "print(1)\n";
+    const auto start = Clock::now();
+    const CodeactRun run = run_codeact(wiring, key("pooled"), request, {});
+    const double took = since(start);
+    expect_success(run.result, "1\n");
+    return took;
+  }
+
+  double pool_acquire() {
+    pooled_router();
+    wait_until_warm();
+    const SandboxKey key = fresh_key();
+    const auto start = Clock::now();
+    pooled_->acquire(key, spec_, {});
+    const double took = since(start);
+    pooled_->dispose(key);
     return took;
   }
 
@@ -158,6 +191,28 @@ class Ours {
   }
 
  private:
+  // With a backend of its own, so that nothing else of the table is served from its pool.
+  const SandboxRouter& pooled_router() {
+    if (!pooled_) {
+      LinuxBackendOptions options;
+      options.state_dir = state_dir_;
+      options.warm_pool = WarmPool{.spec = spec_,
+                                   .sandboxes = 1,
+                                   .program = codeact_expected_program("host"),
+                                   .programs = 1};
+      pooled_ = std::make_shared<LinuxBackend>(std::move(options));
+      pooled_router_.emplace(
+          std::vector<std::shared_ptr<SandboxBackend>>{pooled_},
+          RouterOptions{.min_isolation = Isolation::container, .selected = "linux"});
+    }
+    return *pooled_router_;
+  }
+  void wait_until_warm() {
+    CallControl control;
+    control.deadline = Clock::now() + std::chrono::seconds(60);
+    if (!pooled_->wait_until_warm(control)) throw std::runtime_error("the pool did not fill");
+  }
+
   SandboxKey key(std::string thread) const { return {scope_, std::move(thread), "default"}; }
   SandboxKey fresh_key() { return key(fmt::format("fresh {}", ++number_)); }
 
@@ -183,6 +238,7 @@ class Ours {
 
   std::shared_ptr<SandboxBackend> backend_;
   std::string program_;
+  std::string state_dir_;
   SandboxSpec spec_;
   SandboxRouter router_;
   const std::string scope_ = "bench " + random_hex(8);
@@ -192,6 +248,8 @@ class Ours {
   std::filesystem::path directory_;
   std::vector<std::string> keep_argv_;
   std::vector<std::string> cold_argv_;
+  std::shared_ptr<LinuxBackend> pooled_;
+  std::optional<SandboxRouter> pooled_router_;
   std::vector<double> times_;
   int number_ = 0;
 };
@@ -222,6 +280,8 @@ std::vector<Subject> our_subjects(const OursOptions& options) {
   add_process("warm_print", "casemate run --keep", ours->keep_argv(), {{.factor = 1.6}});
   add_process("warm_print", "casemate run", ours->cold_argv(), {{.of = "bwrap", .factor = 1.15}});
   // Half the limit's bytes a second.
+  add("held_print", &Ours::held_print, {{.plus = 2.5}});
+  add("pool_acquire", &Ours::pool_acquire, {{.plus = 0.5}});
   add("files_in", [](Ours& self) { return self.files(true); }, {{.factor = 2}});
   add("files_out", [](Ours& self) { return self.files(false); }, {{.factor = 2}});
   // 300 a second.

@@ -12,6 +12,8 @@ namespace casemate::bench {
 // What Casemate's rows work with; shared by them, and ended with the last of them.
 struct OursOptions {
   std::shared_ptr<SandboxBackend> backend;
+  // Where that finds sandboxes (`LinuxBackendOptions::state_dir`).
+  std::string state_dir;
   // The program casemate itself, for the rows that time whole processes.
   std::string program;
 };

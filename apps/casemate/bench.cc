@@ -35,8 +35,9 @@ constexpr std::size_t kDefaultRounds = 200;
 constexpr std::size_t kMostRounds = 100000;
 
 constexpr auto kWorks = std::to_array<std::string_view>(
-    {"cold_true", "warm_true", "warm_print", "host_tool_call", "host_tool_8_threads", "files_in",
-     "files_out", "create_remove", "idle_memory", "alive_1000", "cli_start"});
+    {"cold_true", "warm_true", "warm_print", "held_print", "pool_acquire", "host_tool_call",
+     "host_tool_8_threads", "files_in", "files_out", "create_remove", "idle_memory", "alive_1000",
+     "cli_start"});
 
 constexpr auto kOptions = std::to_array<OptionSpec>({
     {"--work", "NAME", Repeat::allowed, "all", "only this kind of work", "--work cold_true",
@@ -160,7 +161,9 @@ int bench_verb(const ParsedLine& line, const Config& config) {
     }
   });
   auto backends = make_backends(config, make_log(line));
-  auto ours = bench::our_subjects({.backend = backends.front(), .program = own_program()});
+  auto ours = bench::our_subjects({.backend = backends.front(),
+                                   .state_dir = linux_options(config, {}).state_dir,
+                                   .program = own_program()});
   std::vector<std::vector<bench::Subject>> groups;
   groups.push_back(bench::limit_subjects());
   groups.push_back(std::move(ours));

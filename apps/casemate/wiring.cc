@@ -31,14 +31,18 @@ images::ImageStoreOptions image_store_options(const Config& config, Log log) {
   return options;
 }
 
-std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config, Log log) {
+LinuxBackendOptions linux_options(const Config& config, Log log) {
   LinuxBackendOptions options;
   if (config.linux_state_dir) options.state_dir = *config.linux_state_dir;
   // For tests, and for two installations that must not see each other's sandboxes.
   if (const char* directory = std::getenv("CASEMATE_STATE_DIR")) options.state_dir = directory;
   options.images = image_store_options(config, log);
   options.log = std::move(log);
-  return {std::make_shared<LinuxBackend>(std::move(options))};
+  return options;
+}
+
+std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config, Log log) {
+  return {std::make_shared<LinuxBackend>(linux_options(config, std::move(log)))};
 }
 
 void refuse_operands(const ParsedLine& line) {

@@ -5,6 +5,7 @@
 
 #include "apps/casemate/config.h"
 #include "apps/casemate/option_parser.h"
+#include "casemate/backends/linux/linux_backend.h"
 #include "casemate/base/log.h"
 #include "casemate/core/backend.h"
 #include "casemate/images/store.h"
@@ -16,6 +17,9 @@ Log make_log(const ParsedLine& line);
 
 // Where images are kept; what is done with them is told on standard error where that is a terminal.
 images::ImageStoreOptions image_store_options(const Config& config, Log log);
+
+// How the configuration and the environment want the linux backend.
+LinuxBackendOptions linux_options(const Config& config, Log log);
 
 // Every backend of this build, in the order in which they are preferred: cheapest first.
 std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config, Log log);

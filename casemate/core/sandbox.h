@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -96,6 +97,19 @@ class Process {
   virtual void signal(int number) = 0;
 };
 
+// A program that a call is opened for: `<interpreter> <call directory>/<path>`, in `work/`, with an
+// empty standard input. The file is written with `Call::write_file(path, ..., directory())` before
+// `Call::start` asks for exactly this. For providers that have such a program started ahead, up to
+// where it reads its file; the others take no notice.
+struct ExpectedProgram {
+  std::string interpreter{};
+  // Relative to the call's directory, in a directory of its own.
+  std::string path{};
+  // As in `ExecRequest`.
+  std::map<std::string, std::string> environment{};
+  friend bool operator==(const ExpectedProgram&, const ExpectedProgram&) = default;
+};
+
 // What a call is opened with.
 struct CallProfile {
   // 12 lower-case hex digits that name the call's directory; empty means fresh random ones.
@@ -105,6 +119,9 @@ struct CallProfile {
   // business (host_tools/channel.h). Borrowed until the call is open. For a backend whose
   // `host_tool_transport` is `channel`; `SandboxCapabilityNotSupported` elsewhere.
   int host_tool_socket = -1;
+  // What will be started in it first, if it is known. Calls with an id of their own or with a host
+  // tool socket begin from nothing all the same.
+  std::optional<ExpectedProgram> expects{};
 };
 
 // A scope of its own: one directory, its files, its processes. Nothing of it is seen by another

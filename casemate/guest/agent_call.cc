@@ -8,6 +8,7 @@
 #include <exception>
 #include <system_error>
 #include <utility>
+#include <variant>
 
 #include "casemate/base/digest.h"
 #include "casemate/base/utf8.h"
@@ -103,12 +104,94 @@ std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const Call
         "a program that stays with the sandbox is refused in a call with host tools",
         "start it in a call without: it would outlive whoever answers them");
   }
-  const sys::UniqueFd mark = stays && accounting_ ? accounting_->mark_busy() : sys::UniqueFd();
-  auto process = std::make_unique<AgentProcess>(
-      attach(stays ? AttachKind::resident : AttachKind::exec, control, mark), payload, request,
-      parts_, accounting_, closed_);
+  std::unique_ptr<AgentProcess> process;
+  std::optional<Held> held = take_held();
+  if (held && is_asked_for(*held, request)) {
+    Release release{.source = std::move(*held->source)};
+    if (request.timeout) release.timeout_ns = static_cast<std::uint64_t>(request.timeout->count());
+    process =
+        std::make_unique<AgentProcess>(std::move(held->connection), FrameType::release,
+                                       encode(release), request, parts_, accounting_, closed_);
+  } else {
+    if (held) give_up(std::move(*held), control);
+    const sys::UniqueFd mark = stays && accounting_ ? accounting_->mark_busy() : sys::UniqueFd();
+    process = std::make_unique<AgentProcess>(
+        attach(stays ? AttachKind::resident : AttachKind::exec, control, mark), FrameType::exec,
+        payload, request, parts_, accounting_, closed_);
+  }
   process->await_start(control);
   return process;
+}
+
+void AgentCall::take_into_use() {
+  if (accounting_) accounting_->take_into_use();
+}
+
+void AgentCall::hold(const ExpectedProgram& program, const CallControl& control) {
+  ExecRequest request;
+  request.command = Argv{{program.interpreter, directory_ + "/" + program.path}};
+  request.environment = program.environment;
+  const Hold message{
+      .exec = decode_exec(encode_request(request, directory_ + "/work", parts_->environment)),
+      .path = directory_ + "/" + program.path};
+  Connection sender(attach(AttachKind::exec, control), parts_->timing.silence);
+  sender.put(FrameType::hold, encode(message));
+  sender.flush(control);
+  const Frame answer = sender.receive(control);
+  if (!is(answer, FrameType::held)) {
+    throw SandboxUnavailable(fmt::format("{} could not be held", program.interpreter));
+  }
+  const std::lock_guard lock(held_mutex_);
+  held_ = Held{.program = program, .connection = sender.take(), .source = {}};
+}
+
+std::optional<AgentCall::Held> AgentCall::take_held() {
+  const std::lock_guard lock(held_mutex_);
+  return std::exchange(held_, std::nullopt);
+}
+
+bool AgentCall::is_asked_for(const Held& held, const ExecRequest& request) const {
+  const auto* argv = std::get_if<Argv>(&request.command);
+  return held.source && argv != nullptr && argv->words.size() == 2 &&
+         argv->words[0] == held.program.interpreter &&
+         argv->words[1] == directory_ + "/" + held.program.path &&
+         request.environment == held.program.environment && request.directory.empty() &&
+         request.stdin_mode == StdinMode::empty && request.lifetime == Lifetime::call;
+}
+
+// Whether it is the file of the program that is held, which takes it from `start`.
+bool AgentCall::keep_source(std::string_view path, std::span<const char> content,
+                            std::string_view working_directory) {
+  const std::lock_guard lock(held_mutex_);
+  if (!held_ || path != held_->program.path || working_directory != directory_ ||
+      content.size() > kMaxHeldSource) {
+    return false;
+  }
+  held_->source.emplace(content.data(), content.size());
+  return true;
+}
+
+// A held program's directory shall be to everybody as if nothing had been held: whoever comes to it
+// otherwise than was expected finds what was written there, and nothing else.
+void AgentCall::leave_held_alone(const FilePath& file, const CallControl& control) {
+  std::optional<Held> held;
+  {
+    const std::lock_guard lock(held_mutex_);
+    if (!held_) return;
+    const std::string& path = held_->program.path;
+    const std::string parent = directory_ + "/" + path.substr(0, path.rfind('/'));
+    const std::string whole = file.directory + "/" + file.path;
+    if (!whole.starts_with(parent) && !parent.starts_with(whole)) return;
+    held = std::exchange(held_, std::nullopt);
+  }
+  give_up(std::move(*held), control);
+}
+
+void AgentCall::give_up(Held held, const CallControl& control) {
+  held.connection.reset();  // ends it
+  const std::string parent = held.program.path.substr(0, held.program.path.rfind('/'));
+  remove(parent, directory_, Recursive::yes, control);
+  if (held.source) write_file(held.program.path, *held.source, directory_, control);
 }
 
 // In a forked child of the host the call is its parent's, who may still want it.
@@ -120,6 +203,7 @@ bool AgentCall::close() noexcept {
     files.swap(idle_files_);
   }
   files.clear();
+  take_held();
   const std::lock_guard lock(control_mutex_);
   if (!control_) return known_;
   *closed_ = true;
@@ -161,6 +245,9 @@ std::unique_ptr<Call> AgentSandbox::open_call(const CallProfile& profile,
   }
   if (control.stop.stop_requested()) {
     throw SandboxCancelled("the call was cancelled by its caller");
+  }
+  if (parts_->held && profile.expects && profile.id.empty() && profile.host_tool_socket < 0) {
+    if (std::unique_ptr<Call> call = parts_->held(*profile.expects)) return call;
   }
   sys::UniqueFd stream = parts_->connect(control);
   std::shared_ptr<CallAccounting> accounting;

@@ -33,6 +33,14 @@ class AgentCall : public Call {
   std::unique_ptr<Process> start(const ExecRequest& request, const CallControl& control) override;
   bool close() noexcept override;
 
+  // Starts `program` up to where it reads its file, for `start` to let go on when it is asked for
+  // just that. Returns when it is there. Throws as `start`, and `SandboxUnavailable` when it does
+  // not get there.
+  void hold(const ExpectedProgram& program, const CallControl& control);
+  // Somebody uses the call from now on. Throws `SandboxUnavailable` when its sandbox is being
+  // replaced in this moment.
+  void take_into_use();
+
   void write_file(std::string_view path, std::span<const char> content,
                   std::string_view working_directory, const CallControl& control) override;
   std::optional<SandboxEntry> stat_file(std::string_view path, std::string_view working_directory,
@@ -45,6 +53,19 @@ class AgentCall : public Call {
                                      const CallControl& control) override;
 
  private:
+  // A program started ahead, and its file once that was written.
+  struct Held {
+    ExpectedProgram program;
+    sys::UniqueFd connection;
+    std::optional<std::string> source;
+  };
+
+  std::optional<Held> take_held();
+  bool keep_source(std::string_view path, std::span<const char> content,
+                   std::string_view working_directory);
+  bool is_asked_for(const Held& held, const ExecRequest& request) const;
+  void leave_held_alone(const FilePath& file, const CallControl& control);
+  void give_up(Held held, const CallControl& control);
   sys::UniqueFd attach(AttachKind kind, const CallControl& control, const sys::UniqueFd& mark = {});
   template <typename Talk>
   auto with_files(const CallControl& control, Talk talk);
@@ -64,6 +85,9 @@ class AgentCall : public Call {
   bool known_ = false;
   // For those who wait for a program of the call when it is closed under them.
   std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
+
+  std::mutex held_mutex_;  // only what is held
+  std::optional<Held> held_;
 
   std::mutex files_mutex_;  // only the list
   std::vector<std::unique_ptr<Connection>> idle_files_;

@@ -135,6 +135,8 @@ void AgentCall::write_file(std::string_view path, std::span<const char> content,
                            std::string_view working_directory, const CallControl& control) {
   const FilePath file = resolve(path, working_directory);
   if (file.path.empty()) refuse_directory_itself("write");
+  if (keep_source(path, content, working_directory)) return;
+  leave_held_alone(file, control);
   with_files(control, [&](Connection& connection) {
     connection.put(FrameType::write_file, encode(WriteFile{file, content.size()}));
     for (std::span<const char> rest = content; !rest.empty();) {
@@ -157,6 +159,7 @@ std::optional<SandboxEntry> AgentCall::stat_file(std::string_view path,
                                                  std::string_view working_directory,
                                                  const CallControl& control) {
   const FilePath file = resolve(path, working_directory);
+  leave_held_alone(file, control);
   return with_files(control, [&](Connection& connection) -> std::optional<SandboxEntry> {
     connection.put(FrameType::stat_file, encode(file));
     connection.flush(control);
@@ -172,6 +175,7 @@ std::optional<SandboxEntry> AgentCall::stat_file(std::string_view path,
 std::string AgentCall::read_file(std::string_view path, std::string_view working_directory,
                                  std::uint64_t max_bytes, const CallControl& control) {
   const FilePath file = resolve(path, working_directory);
+  leave_held_alone(file, control);
   return with_files(control, [&](Connection& connection) {
     connection.put(FrameType::read_file, encode(ReadFile{file, max_bytes}));
     connection.flush(control);
@@ -204,6 +208,7 @@ void AgentCall::remove(std::string_view path, std::string_view working_directory
                        Recursive recursive, const CallControl& control) {
   const FilePath file = resolve(path, working_directory);
   if (file.path.empty()) refuse_directory_itself("remove");
+  leave_held_alone(file, control);
   with_files(control, [&](Connection& connection) {
     connection.put(FrameType::remove_file, encode(RemoveFile{file, recursive == Recursive::yes}));
     connection.flush(control);
@@ -219,6 +224,7 @@ std::vector<SandboxEntry> AgentCall::list_dir(std::string_view path,
                                               std::string_view working_directory,
                                               const CallControl& control) {
   const FilePath file = resolve(path, working_directory);
+  leave_held_alone(file, control);
   return with_files(control, [&](Connection& connection) {
     connection.put(FrameType::list_directory, encode(file));
     connection.flush(control);

@@ -41,7 +41,7 @@ class NeverStarted : public Process {
 
 }  // namespace
 
-AgentProcess::AgentProcess(sys::UniqueFd connection, const std::string& payload,
+AgentProcess::AgentProcess(sys::UniqueFd connection, FrameType type, const std::string& payload,
                            const ExecRequest& request,
                            std::shared_ptr<const AgentSandboxParts> parts,
                            std::shared_ptr<CallAccounting> accounting,
@@ -61,7 +61,7 @@ AgentProcess::AgentProcess(sys::UniqueFd connection, const std::string& payload,
   input_.mode = request.stdin_mode;
   input_.descriptor = request.stdin_descriptor;
   if (accounting_) before_ = accounting_->snapshot();
-  put(FrameType::exec, payload);
+  put(type, payload);
 }
 
 AgentProcess::~AgentProcess() {

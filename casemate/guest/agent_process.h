@@ -25,9 +25,10 @@ namespace casemate::guest {
 // One exec connection. See `Process`.
 class AgentProcess : public Process {
  public:
-  // `connection` is attached already; `payload` is sent at once.
-  AgentProcess(sys::UniqueFd connection, const std::string& payload, const ExecRequest& request,
-               std::shared_ptr<const AgentSandboxParts> parts,
+  // `connection` is attached already; the first frame, an `exec` or the `release` of what is held
+  // at its other end, is sent at once.
+  AgentProcess(sys::UniqueFd connection, FrameType type, const std::string& payload,
+               const ExecRequest& request, std::shared_ptr<const AgentSandboxParts> parts,
                std::shared_ptr<CallAccounting> accounting,
                std::shared_ptr<const std::atomic<bool>> call_closed);
   ~AgentProcess() override;

@@ -78,6 +78,9 @@ class CallAccounting {
   // `signaled` with SIGKILL when the guest's stream ended without a report.
   virtual void finish(const CallCounters& /*before*/, ExecResult& /*result*/) noexcept {}
 
+  // Somebody uses the call, which was open before that. May throw `SandboxUnavailable`.
+  virtual void take_into_use() {}
+
   // The call is over and, when `known`, nothing of it exists any more.
   virtual void closed(bool /*known*/) noexcept {}
 };
@@ -94,6 +97,9 @@ struct AgentSandboxParts {
   std::function<std::shared_ptr<CallAccounting>(std::string_view id)> account;
   // Variables of the image by name, for every program; a request's own win.
   std::map<std::string, std::string> environment;
+  // An open call in which that program waits for its file (`AgentCall::hold`), or null. Empty:
+  // there never is one.
+  std::function<std::unique_ptr<Call>(const ExpectedProgram&)> held;
   // Kept until the sandbox and its calls and processes are gone.
   std::shared_ptr<const void> lease;
   // Gets what a guest says about its own failures, escaped.

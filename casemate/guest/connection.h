@@ -54,6 +54,9 @@ class Connection {
   // `SandboxCancelled`.
   Frame receive(const CallControl& control);
 
+  // Gives the connection away; nothing may be queued or half received.
+  sys::UniqueFd take() { return std::move(socket_); }
+
  private:
   void wait(short events, const CallControl& control);
 

@@ -195,6 +195,34 @@ Exec decode_exec(std::string_view payload) {
   });
 }
 
+std::string encode(const Hold& message) {
+  return Writer().string(message.path).string(encode(message.exec)).take();
+}
+
+Hold decode_hold(std::string_view payload) {
+  return whole(payload, [](Reader& reader) {
+    Hold message;
+    message.path = reader.c_string(kMaxPath - 1);
+    if (!is_normal_absolute(message.path)) throw ProtocolError("a held file is not absolute");
+    message.exec = decode_exec(reader.string(kMaxPayload));
+    if (message.exec.stdin_piped) throw ProtocolError("a held program has no input");
+    return message;
+  });
+}
+
+std::string encode(const Release& message) {
+  return Writer().u64(message.timeout_ns).string(message.source).take();
+}
+
+Release decode_release(std::string_view payload) {
+  return whole(payload, [](Reader& reader) {
+    Release message;
+    message.timeout_ns = reader.u64();
+    message.source = reader.string(kMaxHeldSource);
+    return message;
+  });
+}
+
 std::string encode_stdin_taken(std::uint32_t bytes) { return Writer().u32(bytes).take(); }
 
 std::uint32_t decode_stdin_taken(std::string_view payload) {

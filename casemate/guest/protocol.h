@@ -21,6 +21,10 @@
 //   ends everything of the exec. Standard input has a window: at most `kStdinWindow` bytes are
 //   under way that `stdin_taken` has not given back, so `cancel` never waits behind input.
 //
+//   Instead of `exec`, a program can be held first: host `hold` starts it with a FIFO for its file,
+//   at which it stops -> guest `held`, once it opened that | `failed`. Host `release` brings the
+//   file's content and is answered like an `exec`: `begun`, `started` | `failed`, and so on.
+//
 // Files, any number; attached. In sequence on each, one answered before the next:
 //   host `write_file`, `data`..., `end`  -> guest `done` | `failed`, in any case after `end`
 //   host `stat_file`                     -> guest `entry` | `failed`
@@ -42,7 +46,7 @@
 
 namespace casemate::guest {
 
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 
 // Wire values; never reused.
 enum class FrameType : std::uint8_t {
@@ -65,6 +69,9 @@ enum class FrameType : std::uint8_t {
   signal = 25,
   cancel = 26,
   ended = 27,
+  hold = 28,
+  release = 29,
+  held = 30,
 
   write_file = 32,
   stat_file = 33,
@@ -183,6 +190,29 @@ struct Exec {
 std::string encode(const Exec& message);
 // Also refuses an empty argv, a relative directory, an environment name that is empty or holds '='.
 Exec decode_exec(std::string_view payload);
+
+// What goes through the FIFO in one piece: Linux's own size of a pipe.
+inline constexpr std::size_t kMaxHeldSource = 64 * 1024;
+
+struct Hold {
+  // Its timeout counts for nothing.
+  Exec exec;
+  // Absolute; of the program's file. Its directory is made, and must not be there.
+  std::string path;
+};
+
+std::string encode(const Hold& message);
+Hold decode_hold(std::string_view payload);
+
+struct Release {
+  // From now; 0: none.
+  std::uint64_t timeout_ns = 0;
+  // At most `kMaxHeldSource`.
+  std::string source;
+};
+
+std::string encode(const Release& message);
+Release decode_release(std::string_view payload);
 
 std::string encode_stdin_taken(std::uint32_t bytes);
 std::uint32_t decode_stdin_taken(std::string_view payload);

@@ -50,6 +50,25 @@ TEST(Protocol, RefusesAnExecThatCannotBeMeant) {
   EXPECT_THROW(decode_exec("\xff\xff\xff\xff"s), ProtocolError);
 }
 
+TEST(Protocol, AHeldProgramComesBackAsItWasSentAndHasNoInput) {
+  Hold message{.exec = small_exec(), .path = "/workspace/0123456789ab/program/program.py"};
+  EXPECT_THROW(decode_hold(encode(message)), ProtocolError);
+  message.exec.stdin_piped = false;
+  const Hold got = decode_hold(encode(message));
+  EXPECT_EQ(got.path, message.path);
+  EXPECT_EQ(got.exec.argv, message.exec.argv);
+  message.path = "/workspace/../program.py";
+  EXPECT_THROW(decode_hold(encode(message)), ProtocolError);
+}
+
+TEST(Protocol, ASourceThatFitsAPipeIsReleasedAndOneByteMoreIsNot) {
+  const Release got = decode_release(encode(Release{7, std::string(kMaxHeldSource, 'x')}));
+  EXPECT_EQ(got.timeout_ns, 7U);
+  EXPECT_EQ(got.source.size(), kMaxHeldSource);
+  EXPECT_THROW(decode_release(encode(Release{7, std::string(kMaxHeldSource + 1, 'x')})),
+               ProtocolError);
+}
+
 TEST(Protocol, AnExecOverOneFrameCannotBeEncoded) {
   Exec message = small_exec();
   message.argv.assign(9, std::string(128 * 1024, 'x'));

@@ -88,6 +88,12 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
       discard(digest, id);
     }
   }
+  if (is_pooled(fingerprint)) {
+    if (const auto ready = adopt_ready(key, spec, fingerprint, digest)) {
+      held_.put(digest, ready);
+      return hand_out(ready, /*reused=*/false);
+    }
+  }
   return hold(digest, create(key, spec, image, digest, control), /*reused=*/false);
 }
 
@@ -126,8 +132,9 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::hold(const std::string& digest, Hel
   return hand_out(held, reused);
 }
 
-std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(
-    const std::shared_ptr<const HeldSandbox>& held, bool reused) const {
+guest::AgentSandboxParts LinuxBackend::Impl::parts_of(
+    const std::shared_ptr<const HeldSandbox>& held, bool reused,
+    LinuxCallAccounting::Use use) const {
   const Record& record = held->record;
   guest::AgentSandboxParts parts;
   parts.info = {.id = record.id,
@@ -149,19 +156,33 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(
     if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
     return std::move(*connection);
   };
-  parts.account = [held,
+  parts.account = [held, use,
                    layout = held_part(record.groups, record.ungrouped)](std::string_view call) {
     return std::make_shared<LinuxCallAccounting>(
         layout, held->record.id, std::string(call),
         CallBounds{.pids = held->record.pids,
                    .cpu_seconds = held->record.cpu_seconds,
                    .cpu_millis = held->record.cpu_millis},
-        std::shared_ptr<const UniqueFd>(held, &held->directory));
+        std::shared_ptr<const UniqueFd>(held, &held->directory), use);
   };
   parts.environment = record.environment;
   // For a handle that outlives the backend.
   parts.lease = held;
   parts.log = options_.log;
+  return parts;
+}
+
+std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(
+    const std::shared_ptr<const HeldSandbox>& held, bool reused) {
+  guest::AgentSandboxParts parts = parts_of(held, reused, LinuxCallAccounting::Use::now);
+  if (is_pooled(held->record.fingerprint)) {
+    stock_->tend(held);
+    parts.held = [backend = weak_from_this(),
+                  id = held->record.id](const ExpectedProgram& program) -> std::unique_ptr<Call> {
+      const auto alive = backend.lock();
+      return alive ? alive->stock_->take_program(id, program) : nullptr;
+    };
+  }
   return std::make_shared<guest::AgentSandbox>(std::move(parts));
 }
 

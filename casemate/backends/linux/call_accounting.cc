@@ -37,7 +37,7 @@ FileLock take_busy_lock(int directory) {
 
 LinuxCallAccounting::LinuxCallAccounting(ControlGroupLayout layout, std::string id,
                                          std::string call, const CallBounds& bounds,
-                                         std::shared_ptr<const sys::UniqueFd> directory)
+                                         std::shared_ptr<const sys::UniqueFd> directory, Use use)
     : layout_(std::move(layout)),
       id_(std::move(id)),
       // Not the id alone: groups are made before the sandbox can refuse an id that is open, and
@@ -45,8 +45,8 @@ LinuxCallAccounting::LinuxCallAccounting(ControlGroupLayout layout, std::string 
       call_(std::move(call) + "-" + random_hex(4)),
       directory_(std::move(directory)),
       bounds_(bounds),
-      busy_(take_busy_lock(directory_->get())),
       owner_(getpid()) {
+  if (use == Use::now) take_into_use();
   const auto failed = carry_out(call_steps(layout_, id_, call_, bounds_.pids));
   if (!failed.empty()) {
     for (const std::string& group : call_directories(layout_, id_, call_)) {
@@ -76,6 +76,8 @@ LinuxCallAccounting::~LinuxCallAccounting() {
     sys::remove_control_group(group);
   }
 }
+
+void LinuxCallAccounting::take_into_use() { busy_.emplace(take_busy_lock(directory_->get())); }
 
 std::vector<int> LinuxCallAccounting::groups() const {
   std::vector<int> numbers;

@@ -28,10 +28,14 @@ struct CallBounds {
 // it does nothing.
 class LinuxCallAccounting final : public guest::CallAccounting {
  public:
+  // Whether the call is somebody's from the start, or is kept ready for whoever comes.
+  enum class Use : bool { later, now };
+
   // Makes the groups. `directory` is the sandbox's own. Throws `SandboxUnavailable` when the
   // sandbox is being replaced at this moment, or when a group that was to be had cannot be.
   LinuxCallAccounting(ControlGroupLayout layout, std::string id, std::string call,
-                      const CallBounds& bounds, std::shared_ptr<const sys::UniqueFd> directory);
+                      const CallBounds& bounds, std::shared_ptr<const sys::UniqueFd> directory,
+                      Use use = Use::now);
   ~LinuxCallAccounting() override;
   LinuxCallAccounting(const LinuxCallAccounting&) = delete;
   LinuxCallAccounting& operator=(const LinuxCallAccounting&) = delete;
@@ -39,6 +43,7 @@ class LinuxCallAccounting final : public guest::CallAccounting {
   std::vector<int> groups() const override;
   std::optional<guest::CpuBudget> cpu_budget() const override;
   sys::UniqueFd mark_busy() override;
+  void take_into_use() override;
   guest::CallCounters snapshot() noexcept override;
   void finish(const guest::CallCounters& before, ExecResult& result) noexcept override;
 
@@ -51,7 +56,7 @@ class LinuxCallAccounting final : public guest::CallAccounting {
   CallBounds bounds_;
   std::vector<sys::UniqueFd> members_;
   sys::UniqueFd meter_;
-  FileLock busy_;
+  std::optional<FileLock> busy_;
   pid_t owner_;
 };
 

@@ -77,6 +77,7 @@ bool LinuxBackend::Impl::discard(const std::string& digest, const std::string& i
   // Until the end: given back before, the last lease would end the sandbox by itself, and it would
   // not count as ended here.
   const std::shared_ptr<const HeldSandbox> held = held_.take(digest, id);
+  if (stock_) stock_->forget(id);
   if (renameat(found.sandboxes(), digest.c_str(), found.trash(), id.c_str()) < 0) {
     if (errno == ENOENT) return false;
     // A directory that an earlier discard left under this id: it goes under another name.

@@ -15,6 +15,7 @@
 #include "casemate/backends/linux/spec_check.h"
 #include "casemate/base/digest.h"
 #include "casemate/core/errors.h"
+#include "casemate/guest/agent/guest_program.h"
 #include "casemate/sys/file.h"
 
 namespace casemate {
@@ -44,6 +45,13 @@ LinuxBackend::Impl::Impl(LinuxBackendOptions options)
   if (options_.state_dir.empty()) {
     options_.state_dir = default_state_directory(geteuid(), secure_getenv("XDG_RUNTIME_DIR"));
   }
+  if (!options_.warm_pool) return;
+  check_spec(options_.warm_pool->spec);
+  stock_ = std::make_unique<WarmStock>(
+      *options_.warm_pool,
+      WarmStock::Makers{[this] { return make_ready(); },
+                        [this](const auto& sandbox) { return hold_program(sandbox); }},
+      options_.log);
 }
 
 BackendDeclarations LinuxBackend::Impl::declarations() const {
@@ -138,6 +146,10 @@ std::shared_ptr<Sandbox> LinuxBackend::attach(const SandboxKey& key, std::string
 
 bool LinuxBackend::dispose_id(std::string_view id) noexcept {
   return impl_->dispose_where([&](const Record& record) { return record.id == id; }) > 0;
+}
+
+bool LinuxBackend::wait_until_warm(const CallControl& control) {
+  return impl_->wait_until_warm(control);
 }
 
 }  // namespace casemate

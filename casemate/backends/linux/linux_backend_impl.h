@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "casemate/backends/linux/call_accounting.h"
 #include "casemate/backends/linux/control_groups.h"
 #include "casemate/backends/linux/group_detection.h"
 #include "casemate/backends/linux/held_sandboxes.h"
@@ -19,6 +20,8 @@
 #include "casemate/backends/linux/keeper_client.h"
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/backends/linux/state_directory.h"
+#include "casemate/backends/linux/warm_stock.h"
+#include "casemate/guest/agent_sandbox.h"
 #include "casemate/images/store.h"
 
 namespace casemate {
@@ -35,6 +38,9 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
   std::vector<SandboxRecord> list();
   // Ends every sandbox whose record is wanted. Returns how many lived.
   int dispose_where(const std::function<bool(const linux_backend::Record&)>& wanted) noexcept;
+  bool wait_until_warm(const CallControl& control) {
+    return stock_ && stock_->wait_until_full(control);
+  }
   const Log& log() const { return options_.log; }
   // Whose ids the sandboxes made last have, for a person.
   std::string identity() { return keeper_.identity(); }
@@ -50,8 +56,18 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
                            const CallControl& control);
   std::shared_ptr<Sandbox> hold(const std::string& digest, linux_backend::HeldSandbox sandbox,
                                 bool reused);
+  std::shared_ptr<const linux_backend::HeldSandbox> adopt_ready(const SandboxKey& key,
+                                                                const SandboxSpec& spec,
+                                                                const std::string& fingerprint,
+                                                                const std::string& digest);
+  bool is_pooled(const std::string& fingerprint);
+  linux_backend::WarmStock::Ready make_ready();
+  std::unique_ptr<guest::AgentCall> hold_program(
+      const std::shared_ptr<const linux_backend::HeldSandbox>& held);
+  guest::AgentSandboxParts parts_of(const std::shared_ptr<const linux_backend::HeldSandbox>& held,
+                                    bool reused, linux_backend::LinuxCallAccounting::Use use) const;
   std::shared_ptr<Sandbox> hand_out(const std::shared_ptr<const linux_backend::HeldSandbox>& held,
-                                    bool reused) const;
+                                    bool reused);
   bool end_wanted(const std::string& digest,
                   const std::function<bool(const linux_backend::Record&)>& wanted);
   bool discard(const std::string& digest, const std::string& id);
@@ -68,6 +84,11 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
   std::mutex mutex_;
   std::shared_ptr<const linux_backend::StateDirectory> state_;
   bool swept_ = false;
+  std::mutex pool_mutex_;
+  // Empty until it was asked for.
+  std::string pool_fingerprint_;
+  // Last, so that its thread ends before what it works with.
+  std::unique_ptr<linux_backend::WarmStock> stock_;
 };
 
 }  // namespace casemate

@@ -23,6 +23,7 @@
 #include "casemate/guest/agent/directory.h"
 #include "casemate/guest/agent/exec_child.h"
 #include "casemate/guest/agent/guest_io.h"
+#include "casemate/guest/agent/held_file.h"
 #include "casemate/guest/frame.h"
 #include "casemate/guest/protocol.h"
 #include "casemate/sys/error.h"
@@ -117,9 +118,14 @@ class ExecInit {
       place_.enter_exec_scope();
       const std::optional<Frame> frame = await_frame(connection_, reader_);
       if (!frame) throw ConnectionOver{};
-      if (!is(*frame, FrameType::exec)) throw ProtocolError("no exec request");
-      request = decode_exec(frame->payload);
-      if (!start(*request, groups)) return;
+      if (is(*frame, FrameType::hold) && !stays_) {
+        request = hold(decode_hold(frame->payload), groups);
+        if (!request) return;
+      } else {
+        if (!is(*frame, FrameType::exec)) throw ProtocolError("no exec request");
+        request = decode_exec(frame->payload);
+        if (!start(*request, groups, Begin::now)) return;
+      }
     } catch (const std::system_error& error) {
       send_failure({FailureReason::no_resources, error.code().value(), error.what()});
       return;
@@ -147,8 +153,11 @@ class ExecInit {
 
   // -- Start -------------------------------------------------------------------------------------
 
+  // Whether the host is told at once that the program begins, or not before it is released.
+  enum class Begin : bool { later, now };
+
   // False when the host was told why not.
-  bool start(const Exec& request, const std::vector<sys::UniqueFd>& groups) {
+  bool start(const Exec& request, const std::vector<sys::UniqueFd>& groups, Begin begin) {
     sys::UniqueFd directory;
     try {
       directory = open_directory(request.directory);
@@ -185,8 +194,10 @@ class ExecInit {
     group_numbers.reserve(groups.size());
     for (const sys::UniqueFd& group : groups) group_numbers.push_back(group.get());
 
-    put(FrameType::begun);
-    if (!await_flush(connection_, writer_)) throw ConnectionOver{};
+    if (begin == Begin::now) {
+      put(FrameType::begun);
+      if (!await_flush(connection_, writer_)) throw ConnectionOver{};
+    }
     program_ = fork();
     if (program_ < 0) sys::throw_errno("fork");
     if (program_ == 0) {
@@ -205,8 +216,10 @@ class ExecInit {
       send_failure(*failure);
       return false;
     }
-    put(FrameType::started);
-    flush();
+    if (begin == Begin::now) {
+      put(FrameType::started);
+      flush();
+    }
     if (!stays_) {
       set_nonblocking(out.read.get());
       set_nonblocking(err.read.get());
@@ -217,6 +230,58 @@ class ExecInit {
     input_.fd = std::move(in.write);
     input_.piped = request.stdin_piped;
     return true;
+  }
+
+  // Starts the program and leaves it where it reads its file, until that comes. Returns what it is
+  // from then on; nothing when the host was told why not.
+  std::optional<Exec> hold(Hold request, const std::vector<sys::UniqueFd>& groups) {
+    HeldFile file(request.path, place_);
+    if (!start(request.exec, groups, Begin::later)) return std::nullopt;
+    const std::optional<Release> release = await_release(file);
+    if (!release) {
+      send_failure({FailureReason::no_resources, ESRCH, "a program that was held has ended"});
+      return std::nullopt;
+    }
+    put(FrameType::begun);
+    if (!await_flush(connection_, writer_)) throw ConnectionOver{};
+    file.fill(release->source);
+    started_ = Clock::now();
+    if (budget_ != nullptr) next_look_ = started_;
+    before_release_ = cpu_time_of(program_);
+    put(FrameType::started);
+    flush();
+    request.exec.timeout_ns = release->timeout_ns;
+    return std::move(request.exec);
+  }
+
+  // Nothing when the program ended first.
+  std::optional<Release> await_release(HeldFile& file) {
+    while (true) {
+      if (const std::optional<Frame> frame = reader_.next()) {
+        if (!is(*frame, FrameType::release)) throw ProtocolError("no release of what is held");
+        return decode_release(frame->payload);
+      }
+      if (reader_.closed()) throw ConnectionOver{};
+      std::array<pollfd, 3> entries{{{connection_, POLLIN, 0},
+                                     {children_.get(), POLLIN, 0},
+                                     {file.opened_event(), POLLIN, 0}}};
+      sys::poll_until(entries, std::nullopt);
+      if (entries[2].revents != 0) {
+        file.forget_event();
+        put(FrameType::held);
+        flush();
+      }
+      if (entries[1].revents != 0) reap();
+      if (program_status_) return std::nullopt;
+    }
+  }
+
+  static std::uint64_t cpu_time_of(pid_t process) {
+    clockid_t clock{};
+    timespec time{};
+    if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
+    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
+           static_cast<std::uint64_t>(time.tv_nsec);
   }
 
   static std::optional<Failure> read_report(int fd) {
@@ -418,6 +483,7 @@ class ExecInit {
     rusage usage{};
     if (getrusage(RUSAGE_CHILDREN, &usage) == 0) {
       ended_.cpu_ns = 1000 * (microseconds(usage.ru_utime) + microseconds(usage.ru_stime));
+      ended_.cpu_ns -= std::min(ended_.cpu_ns, before_release_);
       ended_.max_rss = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
     }
     const Place::DiskFull full = place_.disk_full();
@@ -463,6 +529,8 @@ class ExecInit {
   pid_t program_ = -1;
   std::optional<int> program_status_;
   SteadyTime started_;
+  // Processor time of a held program until it was released, which is not the run's.
+  std::uint64_t before_release_ = 0;
   // When the budget is read again.
   std::optional<SteadyTime> next_look_;
   Ended ended_;

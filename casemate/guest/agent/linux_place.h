@@ -56,7 +56,7 @@ class LinuxPlace final : public Place {
   void cover_mount_point(std::string_view id);
 
   Config config_;
-  // The whole quota file system. Detached from the call's mount namespace; only this reaches it.
+  // The whole quota file system. Covered in the call's mount namespace; only this reaches it.
   sys::UniqueFd quota_;
   // The call process, for its children to notice its end.
   sys::UniqueFd self_;

@@ -19,6 +19,7 @@
 #include "casemate/kinds/codeact/notes.h"
 #include "casemate/kinds/codeact/over_files.h"
 #include "casemate/kinds/codeact/request_checks.h"
+#include "casemate/kinds/codeact/waiting.h"
 #include "casemate/tool/refusals.h"
 #include "casemate/transfer/artifact_name.h"
 #include "casemate/transfer/collect.h"
@@ -168,9 +169,13 @@ class Beginning {
   Begun begin_in(std::shared_ptr<Sandbox> sandbox, CodeactRun& run, Stopwatch& watch) {
     auto host_tools = make_session();
     const bool channel = host_tools && !over_files_;
-    GuestCall call =
-        GuestCall::open_on(wiring_.router, std::move(sandbox), key_, control_, wiring_.owner,
-                           {.host_tool_socket = channel ? host_tools->socket() : -1});
+    CallProfile profile;
+    if (channel) profile.host_tool_socket = host_tools->socket();
+    if (!host_tools && codeact::can_wait_for_its_file(request_)) {
+      profile.expects = codeact_expected_program(run.sandbox.image, request_.environment);
+    }
+    GuestCall call = GuestCall::open_on(wiring_.router, std::move(sandbox), key_, control_,
+                                        wiring_.owner, profile);
     run.timings.acquire += watch.lap();
     try {
       if (channel) served([&] { host_tools->serve(); });
@@ -386,6 +391,13 @@ std::map<std::string, std::string> codeact_environment(
   environment.try_emplace("PYTHONNOUSERSITE", "1");
   environment.try_emplace("PYTHONDONTWRITEBYTECODE", "1");
   return environment;
+}
+
+ExpectedProgram codeact_expected_program(std::string_view image,
+                                         const std::map<std::string, std::string>& requested) {
+  return {.interpreter = std::string(interpreter_of(std::string(image))),
+          .path = std::string(kProgramPath),
+          .environment = codeact_environment(requested)};
 }
 
 CodeactRun run_codeact(const CodeactWiring& wiring, const SandboxKey& key,

@@ -115,6 +115,13 @@ struct CodeactRun {
   CodeactTimings timings;
 };
 
+// What a run starts that has neither arguments nor input nor host tools: for a provider that keeps
+// interpreters ready (`WarmPool::program`). `image` as `SandboxInfo` says it, "host" for that of
+// this machine; `requested` as in the request. Programs in another encoding than UTF-8, or with an
+// archive at their end, begin from nothing all the same, and so do those over 64 KiB.
+ExpectedProgram codeact_expected_program(std::string_view image,
+                                         const std::map<std::string, std::string>& requested = {});
+
 // Runs a program. Refuses, before anything is read or started, in this order:
 //   the key (`InvalidArgument`); a timeout that is not above 0 or over 7 days, outputs, a sink or
 //   host tools that do not fit the wiring, a store and a sink that overlap (`InvalidArgument`,

@@ -1,0 +1,105 @@
+// The linux backend's part of its warm pool: what `WarmStock` keeps, made and handed over.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "casemate/backends/linux/lease.h"
+#include "casemate/backends/linux/linux_backend_impl.h"
+#include "casemate/base/digest.h"
+#include "casemate/core/errors.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
+
+namespace casemate {
+
+using namespace linux_backend;
+
+namespace {
+
+// A key of nobody's, until somebody's takes its place.
+constexpr char kPoolScope[] = "casemate pool";
+// For what is off everybody's path: a machine on which it takes longer has other worries.
+constexpr std::chrono::seconds kPatience{30};
+
+}  // namespace
+
+// Whether that is what the pool is for.
+bool LinuxBackend::Impl::is_pooled(const std::string& fingerprint) {
+  if (!stock_) return false;
+  const std::lock_guard lock(pool_mutex_);
+  if (pool_fingerprint_.empty()) {
+    try {
+      pool_fingerprint_ = choose_image(options_.warm_pool->spec, images_, {}).fingerprint;
+    } catch (const SandboxError& failure) {
+      // What is acquired may be another image, to which this is nothing.
+      write_log(options_.log, LogLevel::warning,
+                fmt::format("linux: warm pool: {}", failure.message()));
+      return false;
+    }
+  }
+  return pool_fingerprint_ == fingerprint;
+}
+
+WarmStock::Ready LinuxBackend::Impl::make_ready() {
+  CallControl control;
+  control.deadline = std::chrono::steady_clock::now() + kPatience;
+  SandboxSpec spec = options_.warm_pool->spec;
+  // It ends with this process.
+  spec.keep_idle = {};
+  spec.labels.clear();
+  const SandboxKey key{kPoolScope, random_hex(8), "default"};
+  std::string digest = identity_digest(key, spec.kind);
+  const ImageChoice image = choose_image(spec, images_, control);
+  auto sandbox = std::make_shared<HeldSandbox>(create(key, spec, image, digest, control));
+  return {.digest = std::move(digest), .sandbox = std::move(sandbox)};
+}
+
+// Under the key's lock. Null when there is none, or none any more.
+std::shared_ptr<const HeldSandbox> LinuxBackend::Impl::adopt_ready(const SandboxKey& key,
+                                                                   const SandboxSpec& spec,
+                                                                   const std::string& fingerprint,
+                                                                   const std::string& digest) {
+  const std::shared_ptr<const StateDirectory> found = state();
+  const auto [place, ready] = stock_->take_sandbox(fingerprint);
+  if (!ready) return nullptr;
+  // Nobody else looks at these members: what the pool has held in it needs the others only.
+  ready->record.key = key;
+  ready->record.labels = spec.labels;
+  sys::write_file_at(ready->directory.get(), guest::kRecordName, encode_record(ready->record),
+                     0600);
+  if (renameat2(found->sandboxes(), place.c_str(), found->sandboxes(), digest.c_str(),
+                RENAME_NOREPLACE) < 0) {
+    // Somebody disposed it in this moment.
+    stock_->forget(ready->record.id);
+    return nullptr;
+  }
+  if (ready->keep_idle.change(spec.keep_idle)) {
+    change_keep_idle(ready->lease.get(), spec.keep_idle);
+  }
+  return ready;
+}
+
+std::unique_ptr<guest::AgentCall> LinuxBackend::Impl::hold_program(
+    const std::shared_ptr<const HeldSandbox>& held) {
+  CallControl control;
+  control.deadline = std::chrono::steady_clock::now() + kPatience;
+  auto parts = std::make_shared<const guest::AgentSandboxParts>(
+      parts_of(held, /*reused=*/true, LinuxCallAccounting::Use::later));
+  CallProfile profile;
+  profile.id = random_hex(6);
+  sys::UniqueFd stream = parts->connect(control);
+  auto accounting = parts->account(profile.id);
+  auto call = std::make_unique<guest::AgentCall>(profile, std::move(stream), std::move(parts),
+                                                 std::move(accounting), control);
+  call->hold(*options_.warm_pool->program, control);
+  return call;
+}
+
+}  // namespace casemate

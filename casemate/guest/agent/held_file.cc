@@ -1,0 +1,65 @@
+#include "casemate/guest/agent/held_file.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "casemate/guest/protocol.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
+
+namespace casemate::guest {
+namespace {
+
+// Beside the FIFO until it takes its place.
+constexpr char kAside[] = ".program";
+
+}  // namespace
+
+HeldFile::HeldFile(const std::string& path, Place& place) : place_(place) {
+  const std::size_t slash = path.rfind('/');
+  const std::string parent = path.substr(0, slash);
+  name_ = path.substr(slash + 1);
+  if (mkdir(parent.c_str(), 0755) < 0) sys::throw_errno("making a held program's directory");
+  directory_ = sys::open_at(AT_FDCWD, parent.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  place_.give_pipe(directory_.get());
+  if (mkfifoat(directory_.get(), name_.c_str(), 0644) < 0) sys::throw_errno("making a FIFO");
+  fifo_ = sys::open_at(directory_.get(), name_.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  place_.give_pipe(fifo_.get());
+  // A user with many pipes gets them small.
+  const int size = fcntl(fifo_.get(), F_SETPIPE_SZ, static_cast<int>(kMaxHeldSource));
+  if (size < static_cast<int>(kMaxHeldSource)) sys::throw_errno("sizing a FIFO");
+  opened_.reset(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (!opened_ || inotify_add_watch(opened_.get(), path.c_str(), IN_OPEN | IN_DONT_FOLLOW) < 0) {
+    sys::throw_errno("watching a FIFO");
+  }
+}
+
+void HeldFile::fill(std::string_view source) {
+  {
+    const sys::UniqueFd file =
+        sys::open_at(directory_.get(), kAside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
+    place_.give_pipe(file.get());
+    for (std::string_view rest = source; !rest.empty();) {
+      const ssize_t count = write(file.get(), rest.data(), rest.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) sys::throw_errno("writing a held program's file");
+      rest.remove_prefix(static_cast<std::size_t>(count));
+    }
+  }
+  if (renameat(directory_.get(), kAside, directory_.get(), name_.c_str()) < 0) {
+    sys::throw_errno("putting a held program's file in its place");
+  }
+  if (!source.empty() &&
+      write(fifo_.get(), source.data(), source.size()) != static_cast<ssize_t>(source.size())) {
+    sys::throw_error(EIO, "handing over a held program's file");
+  }
+  fifo_.reset();
+  opened_.reset();
+}
+
+}  // namespace casemate::guest

@@ -1,0 +1,271 @@
+// The warm pool: ready sandboxes, and interpreters that wait for their program.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "casemate/backends/linux/linux_backend.h"
+#include "casemate/kinds/codeact/run.h"
+#include "tests/linux/linux_test.h"
+
+namespace casemate::linux_tests {
+namespace {
+
+class WarmPoolTest : public LinuxTest {
+ protected:
+  void SetUp() override {
+    LinuxTest::SetUp();
+    if (IsSkipped()) return;
+    pooled_ = std::make_unique<LinuxBackend>(LinuxBackendOptions{
+        .state_dir = state(),
+        .log = {},
+        .warm_pool =
+            WarmPool{.spec = spec(), .sandboxes = 1, .program = program(), .programs = 1}});
+  }
+  void TearDown() override {
+    pooled_.reset();
+    LinuxTest::TearDown();
+  }
+
+  static ExpectedProgram program() { return codeact_expected_program("host"); }
+  LinuxBackend& pooled() { return *pooled_; }
+  void end_pooled() { pooled_.reset(); }
+
+  void wait_until_warm() {
+    CallControl control;
+    control.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    ASSERT_TRUE(pooled().wait_until_warm(control));
+  }
+
+  std::shared_ptr<Sandbox> pooled_sandbox() {
+    auto sandbox = pooled().acquire(key(), spec(), {});
+    wait_until_warm();
+    return sandbox;
+  }
+
+  static ExecRequest request_for(const Call& call) {
+    ExecRequest request;
+    request.command = Argv{{program().interpreter, call.directory() + "/" + program().path}};
+    request.environment = program().environment;
+    return request;
+  }
+
+  // As a kind does it, in a sandbox of the pool's backend or of one without.
+  static ExecResult run_program(Sandbox& sandbox, std::string_view code,
+                                CallProfile profile = {.expects = program()}) {
+    const auto call = sandbox.open_call(profile, {});
+    call->write_file(program().path, code, call->directory(), {});
+    return call->exec(request_for(*call), {});
+  }
+  static std::string without_call_id(std::string text, const std::string& id) {
+    for (std::size_t at = text.find(id); at != std::string::npos; at = text.find(id)) {
+      text.replace(at, id.size(), "CALL");
+    }
+    return text;
+  }
+  // What the program says, with its call's id taken out.
+  static std::string say(Sandbox& sandbox, std::string_view code) {
+    const auto call = sandbox.open_call({.expects = program()}, {});
+    call->write_file(program().path, code, call->directory(), {});
+    ExecRequest request = request_for(*call);
+    const ExecResult result = call->exec(request, {});
+    std::string text = result.stdout + result.stderr;
+    text += result.exit_code ? "exit " + std::to_string(*result.exit_code)
+                             : "signal " + result.signal.value_or("none");
+    return without_call_id(std::move(text), call->id());
+  }
+  // Whether the program had been started before its file was there: the pool's share of the run.
+  static bool was_held(Sandbox& sandbox, std::string_view code_before = "") {
+    const ExecResult result = run_program(
+        sandbox, std::string(code_before) +
+                     "import os, time\n"
+                     "ticks = int(open('/proc/self/stat').read().rpartition(')')[2].split()[19])\n"
+                     "made = os.stat(__file__).st_mtime\n"
+                     "age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / 100\n"
+                     "print(time.time() - age < made - 0.05)\n");
+    return result.stdout == "True\n";
+  }
+
+ private:
+  std::unique_ptr<LinuxBackend> pooled_;
+};
+
+TEST_F(WarmPoolTest, AReadySandboxBecomesTheOneOfWhoeverComesFirst) {
+  pooled().acquire(key("first"), spec(), {});
+  wait_until_warm();
+  const auto ready = backend().list();
+  ASSERT_EQ(ready.size(), 2U);
+  SandboxSpec labelled = spec();
+  labelled.labels = {{"colour", "red"}};
+  const auto sandbox = pooled().acquire(key("second"), labelled, {});
+  EXPECT_FALSE(sandbox->info().reused) << "nobody has used it";
+  EXPECT_EQ(sandbox->exec(shell("echo hello"), {}).stdout, "hello\n");
+  bool found = false;
+  for (const SandboxRecord& record : ready) found |= record.id == sandbox->info().id;
+  EXPECT_TRUE(found) << "it was made before it was asked for";
+  for (const SandboxRecord& record : backend().list()) {
+    if (record.id == sandbox->info().id) {
+      EXPECT_EQ(record.key, key("second"));
+      EXPECT_EQ(record.labels, labelled.labels);
+    }
+  }
+  EXPECT_EQ(pooled().acquire(key("second"), spec(), {})->info().id, sandbox->info().id);
+  EXPECT_EQ(pooled().dispose(key("second")), 1);
+}
+
+TEST_F(WarmPoolTest, ASpecOfAnotherShapeIsNotServedFromIt) {
+  pooled().acquire(key("first"), spec(), {});
+  wait_until_warm();
+  const auto before = backend().list();
+  SandboxSpec other = spec();
+  other.resources.pids = stated(17);
+  const std::string id = pooled().acquire(key("second"), other, {})->info().id;
+  for (const SandboxRecord& record : before) EXPECT_NE(record.id, id);
+}
+
+TEST_F(WarmPoolTest, ItsEndEndsWhatNobodyTook) {
+  pooled().acquire(key(), spec(), {});
+  wait_until_warm();
+  end_pooled();
+  EXPECT_TRUE(wait_until_empty(state() / "sandboxes"));
+}
+
+TEST_F(WarmPoolTest, AnInterpreterThatWaitedIsToItsProgramLikeAFreshOne) {
+  const auto held = pooled_sandbox();
+  const auto fresh = backend().acquire(key("fresh"), spec(), {});
+  // The clock of /proc has ticks of 10 ms.
+  usleep(300000);
+  ASSERT_TRUE(was_held(*held));
+  ASSERT_FALSE(was_held(*fresh));
+  for (const std::string_view code : {
+           "import sys; print(sys.argv, sys.orig_argv, sys.path, sys.flags, sys.executable)",
+           "print(__name__, __file__, __spec__, __loader__.__class__, __builtins__)",
+           "import sys; print(sorted(sys.modules), sys.path_importer_cache.get(__file__, 0))",
+           "import os; print(sorted(os.environ.items()), os.getcwd(), oct(os.umask(0)))",
+           "import os; print(open('/proc/self/cmdline').read(), open('/proc/self/comm').read())",
+           "import os\n"
+           "for n in sorted(os.listdir('/proc/self/fd'), key=int):\n"
+           "  try: print(n, os.readlink('/proc/self/fd/' + n).split(':')[0])\n"
+           "  except OSError: pass",
+           "import signal; print([(s, signal.getsignal(s)) for s in signal.valid_signals()"
+           " if s < 65], signal.pthread_sigmask(signal.SIG_BLOCK, []))",
+           "import threading, os; print(threading.active_count(), os.listdir('/proc/self/task') =="
+           " [str(os.getpid())], os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid())",
+           "import resource; print([resource.getrlimit(n) for n in range(16)])",
+           "import locale, sys; print(locale.setlocale(locale.LC_ALL), sys.stdout.encoding,"
+           " sys.getfilesystemencoding(), sys.stdin.read(), sys.stdin.isatty(),"
+           " sys.stdout.line_buffering)",
+           "import stat, os; s = os.stat(__file__); print(stat.filemode(s.st_mode), s.st_uid,"
+           " s.st_nlink, s.st_size, open(__file__).read(), os.listdir(os.path.dirname(__file__)))",
+           "import inspect, linecache\n"
+           "def f(): pass\n"
+           "print(inspect.getsource(f), linecache.getline(__file__, 1))",
+           "import atexit; atexit.register(print, 'bye'); print('hello')",
+           "import sys; sys.exit(7)",
+           "import os; os._exit(9)",
+           "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+           "import os; os.abort()",
+           "def f():\n  raise ValueError('wrong')\nf()",
+           "print(1\nfor",
+           "print('no newline at the end')",
+           "",
+           "# only a comment",
+           "print('a')\r\nprint('b')\r\n",
+           "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))",
+           "import os; print(os.sched_getscheduler(0), os.getpriority(0, 0), os.getuid(),"
+           " os.getgroups())",
+           "import gc, sys; print(gc.get_threshold(), sys.getrecursionlimit(),"
+           " sys.getswitchinterval(), sys.dont_write_bytecode)",
+       }) {
+    wait_until_warm();
+    EXPECT_EQ(say(*held, code), say(*fresh, code)) << code;
+  }
+}
+
+TEST_F(WarmPoolTest, TwoThatWaitedDoNotShareTheirSeeds) {
+  const auto held = pooled_sandbox();
+  const std::string code = "import random; print(hash('x'), random.random())";
+  const std::string first = say(*held, code);
+  wait_until_warm();
+  EXPECT_NE(say(*held, code), first);
+}
+
+TEST_F(WarmPoolTest, TimeAndProcessorTimeCountFromWhenTheProgramIsThere) {
+  const auto held = pooled_sandbox();
+  usleep(300000);
+  const auto call = held->open_call({.expects = program()}, {});
+  call->write_file(program().path, std::string_view("print(1)"), call->directory(), {});
+  ExecRequest request = request_for(*call);
+  request.timeout = std::chrono::milliseconds(250);
+  const ExecResult result = call->exec(request, {});
+  EXPECT_EQ(result.outcome, Outcome::exited);
+  EXPECT_LT(result.wall, std::chrono::milliseconds(250));
+  EXPECT_GT(result.peak_memory, 1U << 20) << "what the interpreter had taken is its program's";
+  wait_until_warm();
+  const auto second = held->open_call({.expects = program()}, {});
+  second->write_file(program().path, std::string_view("while True: pass"), second->directory(), {});
+  request = request_for(*second);
+  request.timeout = std::chrono::milliseconds(250);
+  EXPECT_EQ(second->exec(request, {}).outcome, Outcome::timed_out);
+}
+
+TEST_F(WarmPoolTest, ACallThatIsUsedOtherwiseIsAsIfNothingHadWaitedInIt) {
+  const auto held = pooled_sandbox();
+  {
+    const auto call = held->open_call({.expects = program()}, {});
+    EXPECT_EQ(call->exec(shell("ls -A .. ; echo $$"), {}).stdout, "work\n2\n");
+  }
+  wait_until_warm();
+  {
+    const auto call = held->open_call({.expects = program()}, {});
+    call->write_file(program().path, std::string_view("print(2)"), call->directory(), {});
+    EXPECT_EQ(call->read_file(program().path, call->directory(), 100, {}), "print(2)");
+    EXPECT_EQ(call->exec(request_for(*call), {}).stdout, "2\n");
+  }
+  wait_until_warm();
+  {
+    const auto call = held->open_call({.expects = program()}, {});
+    call->write_file(program().path, std::string_view("import sys; print(sys.argv[1])"),
+                     call->directory(), {});
+    ExecRequest request = request_for(*call);
+    std::get<Argv>(request.command).words.emplace_back("word");
+    EXPECT_EQ(call->exec(request, {}).stdout, "word\n");
+  }
+  wait_until_warm();
+  const std::string large = "#" + std::string(100000, 'x') + "\nprint(3)\n";
+  EXPECT_EQ(run_program(*held, large).stdout, "3\n");
+}
+
+TEST_F(WarmPoolTest, AnotherEnvironmentIsNotServedByOneThatWaited) {
+  const auto held = pooled_sandbox();
+  CallProfile profile{.expects = program()};
+  profile.expects->environment["COLOUR"] = "red";
+  const auto call = held->open_call(profile, {});
+  call->write_file(program().path, std::string_view("import os; print(os.environ['COLOUR'])"),
+                   call->directory(), {});
+  ExecRequest request = request_for(*call);
+  request.environment["COLOUR"] = "red";
+  EXPECT_EQ(call->exec(request, {}).stdout, "red\n");
+}
+
+TEST_F(WarmPoolTest, WhatWaitsDoesNotMakeItsSandboxBusy) {
+  const auto held = pooled_sandbox();
+  const std::string id = held->info().id;
+  SandboxSpec other = spec();
+  other.resources.pids = stated(17);
+  // Another process's view of the same key: it may replace a sandbox that nobody uses.
+  EXPECT_NE(backend().acquire(key(), other, {})->info().id, id);
+}
+
+TEST_F(WarmPoolTest, AProgramThatWaitedEndsWithItsSandbox) {
+  const auto held = pooled_sandbox();
+  EXPECT_EQ(pooled().dispose(key()), 1);
+  EXPECT_THROW(run_program(*held, "print(1)"), SandboxUnavailable);
+}
+
+}  // namespace
+}  // namespace casemate::linux_tests

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test asan tsan fuzz format format-check lint bench install package program soak
+.PHONY: help run examples test asan tsan fuzz format format-check lint bench install package program soak
 
 PREFIX ?= /usr/local
 
@@ -15,6 +15,10 @@ run: program ## install what is missing, build, run the example in a sandbox
 program: ## build/release/casemate
 	@scripts/bootstrap run
 	@scripts/build release --target casemate_program
+
+examples: ## the programs of examples/ that embed the library, as build/release/NAME
+	@scripts/bootstrap run
+	@scripts/build release --target casemate_examples
 
 test: ## install what is missing, build, run every test this machine can run
 	@scripts/bootstrap test

@@ -2,13 +2,12 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/core/errors.h"
 #include "casemate/kinds/codeact/codeact.h"
 #include "casemate/policy/router.h"
-
-namespace {
 
 // What a host has anyway.
 struct Session {
@@ -16,12 +15,18 @@ struct Session {
   std::string conversation = "conversation-4";
 };
 
-int run(const std::string& state_dir) {
+int main(int argc, char** argv) try {
   const Session session;
+  // What goes wrong stands here and nowhere else: a model learns only that nothing could be run.
+  const casemate::Log log = [](casemate::LogLevel level, std::string_view text) {
+    if (level >= casemate::LogLevel::warning) std::cerr << text << '\n';
+  };
   casemate::LinuxBackendOptions options;
-  options.state_dir = state_dir;  // where its sandboxes are found; empty: /run/casemate
-  const casemate::SandboxRouter router({std::make_shared<casemate::LinuxBackend>(options)},
-                                       {.min_isolation = casemate::Isolation::container});
+  options.state_dir = argc > 1 ? argv[1] : "";  // of its sandboxes; empty: /run/casemate
+  options.log = log;
+  const casemate::SandboxRouter router(
+      {std::make_shared<casemate::LinuxBackend>(options)},
+      {.min_isolation = casemate::Isolation::container, .log = log});
 
   // The wiring test: throws the refusal, with both sides and the fix, and starts nothing.
   router.ensure_can_serve(casemate::codeact_sandbox_spec());
@@ -30,7 +35,7 @@ int run(const std::string& state_dir) {
       .current_scope = [&] { return session.user; },
       .current_thread_id = [&] { return session.conversation; },
   };
-  const auto tools = casemate::make_codeact_tools(router, "assistant", caller);
+  const auto tools = casemate::make_codeact_tools(router, "assistant", caller, {.log = log});
 
   std::shared_ptr<const casemate::ScopeDisposal> disposal;
   {
@@ -46,15 +51,7 @@ int run(const std::string& state_dir) {
   }
   std::cout << "sandboxes disposed: " << disposal->disposed() << '\n';
   return 0;
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  try {
-    return run(argc > 1 ? argv[1] : "");
-  } catch (const casemate::SandboxError& refusal) {
-    std::cerr << refusal.code() << ": " << refusal.message() << '\n' << refusal.hint() << '\n';
-    return 1;
-  }
+} catch (const casemate::SandboxError& refusal) {
+  std::cerr << refusal.code() << ": " << refusal.message() << '\n' << refusal.hint() << '\n';
+  return 1;
 }

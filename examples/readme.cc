@@ -1,4 +1,4 @@
-#include <cstdio>
+#include <iostream>
 #include <memory>
 
 #include "casemate/backends/linux/linux_backend.h"
@@ -9,9 +9,11 @@ int main() {
   const casemate::SandboxRouter router({std::make_shared<casemate::LinuxBackend>()},
                                        {.min_isolation = casemate::Isolation::container});
   const casemate::CallerContext caller{[] { return "tenant-7"; }, [] { return "chat-1"; }};
-  for (const casemate::Tool& tool : casemate::make_codeact_tools(router, "analyst", caller)) {
+  const casemate::Log log = [](auto, auto text) { std::cerr << text << '\n'; };  // the reasons why
+  for (const casemate::Tool& tool :
+       casemate::make_codeact_tools(router, "analyst", caller, {.log = log})) {
     const casemate::ToolResult result = tool.invoke(R"-({"code": "print(6 * 7)"})-", {});
-    std::puts(result.text.c_str());
+    std::cout << result.text << '\n';
   }
   router.dispose_scope("tenant-7", "chat-1");
 }

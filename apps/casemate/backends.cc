@@ -8,6 +8,7 @@
 
 #include "apps/casemate/config.h"
 #include "apps/casemate/console.h"
+#include "apps/casemate/refusal.h"
 #include "apps/casemate/values.h"
 #include "apps/casemate/verbs.h"
 #include "apps/casemate/wiring.h"
@@ -52,7 +53,8 @@ json::object record(const BackendDeclarations& declared, const BackendProbe& pro
   return {
       {"name", declared.name},
       {"available", probe.available},
-      {"reason", probe.available ? json::value(nullptr) : json::value(probe.reason)},
+      {"reason",
+       probe.available ? json::value(nullptr) : json::value(options_named_here(probe.reason))},
       {"isolation",
        declared.isolation ? json::value(to_string(*declared.isolation)) : json::value(nullptr)},
       {"egress_modes", names(declared.egress_modes)},
@@ -75,7 +77,8 @@ std::string caps_text(const TransferLimits& limits) {
 std::string text(const BackendDeclarations& declared, const BackendProbe& probe) {
   std::string lines = fmt::format(
       "{}: {}\n", declared.name,
-      probe.available ? std::string("available") : "not available: " + show_controls(probe.reason));
+      probe.available ? std::string("available")
+                      : "not available: " + show_controls(options_named_here(probe.reason)));
   const auto line = [&lines](std::string_view name, std::string_view value) {
     lines += fmt::format("  {:<14}{}\n", name, value);
   };

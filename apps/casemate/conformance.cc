@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "apps/casemate/config.h"
+#include "apps/casemate/refusal.h"
 #include "apps/casemate/stop_requests.h"
 #include "apps/casemate/try_backend.h"
 #include "apps/casemate/verbs.h"
@@ -55,7 +56,7 @@ std::shared_ptr<SandboxBackend> choose(const ParsedLine& line,
     const BackendProbe probe = backend->probe();
     if (probe.available) return backend;
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", backend->declarations().name,
-                           probe.reason);
+                           options_named_here(probe.reason));
   }
   throw SandboxUnavailable("no backend is available here: " + reasons, "see `casemate backends`");
 }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "apps/casemate/refusal.h"
 #include "casemate/base/digest.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
@@ -174,7 +175,9 @@ std::map<std::string, std::string> own_namespaces() {
 std::vector<Finding> examine(SandboxBackend& backend) {
   const BackendDeclarations declared = backend.declarations();
   const BackendProbe probe = backend.probe();
-  if (!probe.available) return {{declared.name, Status::missing, probe.reason, probe.fix}};
+  if (!probe.available) {
+    return {{declared.name, Status::missing, options_named_here(probe.reason), probe.fix}};
+  }
   try {
     Trial trial(backend);
     std::vector<Finding> findings{
@@ -190,7 +193,9 @@ std::vector<Finding> examine(SandboxBackend& backend) {
     return findings;
   } catch (const SandboxError& error) {
     return {{declared.name, Status::missing,
-             error.hint().empty() ? error.message() : error.message() + "; " + error.hint(), ""}};
+             error.hint().empty() ? error.message()
+                                  : error.message() + "; " + options_named_here(error.hint()),
+             ""}};
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "apps/casemate/console.h"
 #include "casemate/kinds/codeact/run_json.h"
@@ -29,16 +30,30 @@ constexpr auto kHints = std::to_array<HintInOptions>({
     {"SandboxBackendNotPermitted", "",
      "lower --min-isolation, or choose a backend of that rung; `casemate backends` lists them"},
     {"SandboxCapabilityDenied", "",
-     "leave out --deny-capability, or what needs the capability (files_out: --output, --manifest "
-     "and "
-     "host tools)"},
+     "leave out --deny-capability, or what needs the capability (files_out: --output and "
+     "--manifest; host_tools: --host-tool and the tools of casemate.toml)"},
     {"SandboxLimitNotEnforceable", "",
      "leave the limit out: a default that cannot be held shows as limits_not_held"},
     {"SandboxImageNotSupported", "that it takes", "use --image host"},
     {"SandboxLandingExists", "overwrite", "give --overwrite or another --out-dir"},
 });
 
+// An option of the library's, and what sets it here.
+constexpr auto kSetHere = std::to_array<std::pair<std::string_view, std::string_view>>({
+    {"LinuxBackendOptions::state_dir", "CASEMATE_STATE_DIR"},
+    {"ImageStoreOptions::directory", "CASEMATE_IMAGE_DIR"},
+});
+
 }  // namespace
+
+std::string options_named_here(std::string text) {
+  for (const auto& [option, here] : kSetHere) {
+    for (auto at = text.find(option); at != text.npos; at = text.find(option, at + here.size())) {
+      text.replace(at, option.size(), here);
+    }
+  }
+  return text;
+}
 
 std::string hint_in_options(std::string_view code, std::string_view hint) {
   // A file of --file that cannot be read comes without a hint.
@@ -46,11 +61,11 @@ std::string hint_in_options(std::string_view code, std::string_view hint) {
     return "give --file NAME=PATH with the PATH of a regular file that can be read";
   }
   // What already speaks of options was said here.
-  if (hint.find("--") != std::string_view::npos) return std::string(hint);
+  if (hint.find("--") != std::string_view::npos) return options_named_here(std::string(hint));
   const auto found = std::ranges::find_if(kHints, [&](const HintInOptions& entry) {
     return entry.code == code && hint.find(entry.when) != std::string_view::npos;
   });
-  return std::string(found == kHints.end() ? hint : found->hint);
+  return options_named_here(std::string(found == kHints.end() ? hint : found->hint));
 }
 
 Reworded in_words_of_the_command_line(const std::exception& failure) {

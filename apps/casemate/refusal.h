@@ -17,6 +17,10 @@ enum class OutputFormat : bool { streams, json };
 // `hint` itself where it needs no translation.
 std::string hint_in_options(std::string_view code, std::string_view hint);
 
+// `text` with the library's options that stand in its hints named as they are set here: by a
+// variable of the environment.
+std::string options_named_here(std::string text);
+
 // The same refusal with that hint, and with the message that only an operator may see.
 class Reworded final : public SandboxError {
  public:

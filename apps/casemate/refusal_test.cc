@@ -102,6 +102,13 @@ TEST(RefusalReport, SpeaksOfOptions) {
   EXPECT_THAT(hint_in_options("SandboxFileError", ""), HasSubstr("--file"));
   EXPECT_EQ(hint_in_options("SandboxFileError", "free some space"), "free some space");
   EXPECT_EQ(hint_in_options("InvalidArgument", "give --x or --y"), "give --x or --y");
+  EXPECT_EQ(hint_in_options("SandboxUnavailable",
+                            "choose another (LinuxBackendOptions::state_dir), "
+                            "ImageStoreOptions::directory or ImageStoreOptions::directory"),
+            "choose another (CASEMATE_STATE_DIR), CASEMATE_IMAGE_DIR or CASEMATE_IMAGE_DIR");
+  // Says of each capability what needs it, and of none what does not.
+  EXPECT_THAT(hint_in_options("SandboxCapabilityDenied", "drop host_tools"),
+              HasSubstr("(files_out: --output and --manifest; host_tools: --host-tool and "));
 }
 
 }  // namespace

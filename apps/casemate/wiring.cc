@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "apps/casemate/console.h"
+#include "apps/casemate/refusal.h"
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
@@ -17,7 +18,7 @@ namespace casemate::app {
 Log make_log(const ParsedLine& line) {
   if (!line.has("-v")) return {};
   return [](LogLevel level, std::string_view text) {
-    say(fmt::format("{}: {}", to_string(level), text));
+    say(fmt::format("{}: {}", to_string(level), options_named_here(std::string(text))));
   };
 }
 

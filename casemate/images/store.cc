@@ -427,7 +427,7 @@ std::string default_store_directory() {
   const char* home = getenv("HOME");
   if (home == nullptr || home[0] != '/') {
     throw SandboxUnavailable("there is no place for images: HOME is not set",
-                             "set HOME, XDG_DATA_HOME or CASEMATE_IMAGE_DIR");
+                             "set HOME, XDG_DATA_HOME or ImageStoreOptions::directory");
   }
   return std::string(home) + "/.local/share/casemate";
 }

@@ -29,7 +29,7 @@ using sys::UniqueFd;
 
 // Held, for an instant, while a directory of new/ gets its own lock and while new/ is swept.
 constexpr char kNewLock[] = "new.lock";
-constexpr char kHint[] = "choose another image directory, with CASEMATE_IMAGE_DIR";
+constexpr char kHint[] = "choose another image directory (ImageStoreOptions::directory)";
 
 UniqueFd open_private(int parent, const std::string& path, const std::string& shown) {
   try {

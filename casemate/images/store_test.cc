@@ -358,7 +358,7 @@ TEST_F(Store, ADirectoryThatOthersCanReachIsRefused) {
   fs::permissions(directory(), static_cast<fs::perms>(0755));
   image_.write_oci_layout(scratch_ / "layout");
   expect_refusal<SandboxUnavailable>([&] { ImageStore(options()).hold(oci(), {}); },
-                                     {"mode 755", "CASEMATE_IMAGE_DIR"});
+                                     {"mode 755", "ImageStoreOptions::directory"});
   fs::remove_all(directory());
   fs::create_directory_symlink(scratch_.path(), directory());
   EXPECT_THROW(ImageStore(options()).hold(oci(), {}), SandboxUnavailable);

@@ -52,6 +52,15 @@ class Documents(unittest.TestCase):
                      "CASEMATE_IMAGE_DIR": str(work / "images")})
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
+    def run_example(self, name):
+        if os.geteuid() != 0:
+            self.skipTest("the commands shown state limits that need control groups")
+        with tempfile.TemporaryDirectory(prefix="casemate-docs-", ignore_cleanup_errors=True) as folder:
+            result = subprocess.run([BUILD / name], capture_output=True, text=True, timeout=60,
+                                    env={"PATH": "/usr/bin:/bin", "CASEMATE_STATE_DIR": folder})
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout
+
     def test_the_readme_shows_the_example_that_is_compiled(self):
         example = (ROOT / "examples/readme.cc").read_text()
         self.assertIn(f"```cpp\n{example}```\n", (ROOT / "README.md").read_text())
@@ -62,13 +71,7 @@ class Documents(unittest.TestCase):
         self.assertIn(f"```cpp\n{example}```\n", (ROOT / "docs/writing-a-kind.md").read_text())
 
     def test_the_example_of_the_page_on_kinds_runs(self):
-        if os.geteuid() != 0:
-            self.skipTest("the commands shown state limits that need control groups")
-        with tempfile.TemporaryDirectory(prefix="casemate-docs-", ignore_cleanup_errors=True) as folder:
-            result = subprocess.run([BUILD / "word_count"], capture_output=True, text=True, timeout=60,
-                                    env={"PATH": "/usr/bin:/bin", "CASEMATE_STATE_DIR": folder})
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
-        self.assertEqual(result.stdout.split(), ["6", "text"])
+        self.assertEqual(self.run_example("word_count").split(), ["6", "text"])
 
     def test_codes_that_documents_name_are_refusals(self):
         known = set(re.findall(r'Refusal<"(\w+)"', (ROOT / "casemate/core/errors.h").read_text()))
@@ -78,13 +81,18 @@ class Documents(unittest.TestCase):
         self.assertEqual(named - known, set())
 
     def test_the_example_of_the_readme_runs(self):
-        if os.geteuid() != 0:
-            self.skipTest("the commands shown state limits that need control groups")
-        with tempfile.TemporaryDirectory(prefix="casemate-docs-", ignore_cleanup_errors=True) as folder:
-            result = subprocess.run([BUILD / "readme_example"], capture_output=True, text=True, timeout=60,
-                                    env={"PATH": "/usr/bin:/bin", "CASEMATE_STATE_DIR": folder})
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
-        self.assertIn("42", result.stdout)
+        self.assertIn("42", self.run_example("readme"))
+
+    def test_the_page_on_host_tools_shows_the_example_that_is_compiled(self):
+        example = (ROOT / "examples/price_tool.cc").read_text()
+        shown = re.findall(r"^```cpp\n(.*?)^```$", (ROOT / "docs/host-tools.md").read_text(), re.M | re.S)
+        self.assertGreater(len(shown), 1)
+        for text in shown:
+            with self.subTest(text=text):
+                self.assertIn(text, example)
+
+    def test_the_example_of_the_page_on_host_tools_runs(self):
+        self.assertIn("4.2", self.run_example("price_tool"))
 
     def test_the_guide_to_backends_shows_the_example_that_is_compiled(self):
         example = "".join(path.read_text() for path in sorted((ROOT / "examples/bwrap").iterdir()))

@@ -16,7 +16,7 @@ class Embed(unittest.TestCase):
 
     def test_it_runs_programs_and_counts_what_it_disposed(self):
         with tempfile.TemporaryDirectory(prefix="casemate-embed-") as folder:
-            result = subprocess.run([BUILD / "embed_example", Path(folder) / "state"], text=True,
+            result = subprocess.run([BUILD / "embed", Path(folder) / "state"], text=True,
                                     stdin=subprocess.DEVNULL, capture_output=True, timeout=100)
             self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
             first, second, disposed = result.stdout.split("\n\n", 2)[0], *result.stdout.rsplit("\n\n", 2)[1:]
@@ -27,10 +27,22 @@ class Embed(unittest.TestCase):
 
     def test_it_says_what_was_refused(self):
         with tempfile.NamedTemporaryFile() as file:
-            result = subprocess.run([BUILD / "embed_example", file.name], text=True,
+            result = subprocess.run([BUILD / "embed", file.name], text=True,
                                     stdin=subprocess.DEVNULL, capture_output=True, timeout=100)
         self.assertEqual(result.returncode, 1, result)
-        self.assertTrue(result.stderr or result.stdout.startswith("Error: "), result)
+        self.assertTrue(result.stdout.startswith("Error: the sandbox is not available"), result)
+        self.assertIn("state directory", result.stderr)
+
+    def test_it_says_what_the_library_takes_where_it_is_not_available(self):
+        with tempfile.TemporaryDirectory(prefix="casemate-embed-") as folder:
+            state = Path(folder) / "state"
+            state.mkdir(mode=0o755)
+            result = subprocess.run([BUILD / "embed", state], text=True, stdin=subprocess.DEVNULL,
+                                    capture_output=True, timeout=100)
+        self.assertEqual(result.returncode, 1, result)
+        self.assertIn("only a directory of this user's with mode 700", result.stderr)
+        self.assertIn("LinuxBackendOptions::state_dir", result.stderr)
+        self.assertIn("chmod 700", result.stderr)
 
 
 if __name__ == "__main__":

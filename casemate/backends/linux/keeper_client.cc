@@ -135,10 +135,11 @@ std::string provider_hint(const std::system_error& error) {
       return kDisposeHint;
     case ENOSPC:
     case EDQUOT:
-      return "make room where the state directory is, or choose another (CASEMATE_STATE_DIR)";
+      return "make room where the state directory is, or choose another "
+             "(LinuxBackendOptions::state_dir)";
     case EROFS:
       return "the state directory is on a file system that cannot be written: choose another "
-             "(CASEMATE_STATE_DIR)";
+             "(LinuxBackendOptions::state_dir)";
     default:
       return "";
   }

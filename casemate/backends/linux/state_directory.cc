@@ -230,12 +230,15 @@ UniqueFd open_private(int parent, const std::string& path, const std::string& sh
           fmt::format("the state directory {} belongs to user {} with mode {:o}; only a directory "
                       "of this user's with mode 700 is accepted",
                       shown, status.st_uid, status.st_mode & 07777),
-          "remove it or choose another (CASEMATE_STATE_DIR)");
+          status.st_uid == geteuid()
+              ? "take the rights of others from it (chmod 700), or choose another "
+                "(LinuxBackendOptions::state_dir)"
+              : "choose another (LinuxBackendOptions::state_dir)");
     }
     return directory;
   } catch (const std::system_error& error) {
     throw SandboxUnavailable(fmt::format("the state directory {}: {}", shown, error.what()),
-                             "choose another with CASEMATE_STATE_DIR");
+                             "choose another (LinuxBackendOptions::state_dir)");
   }
 }
 

@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,8 @@ struct HostToolChannel::Connection {
   bool cut_off = false;
   // Nothing more is read before an answer has gone.
   bool paused = false;
+  // The thread that serves a caller that waits, and reads on afterwards. Nobody else reads before.
+  std::thread::id staying;
   // A thread is at `unsent`.
   bool sending = false;
   std::size_t in_flight = 0;
@@ -198,10 +201,13 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     {
       const std::lock_guard own(connection->mutex);
       ++connection->in_flight;
+      connection->staying = std::this_thread::get_id();
     }
     serve_one(connection, request);
     const std::lock_guard own(connection->mutex);
-    if (connection->cut_off) return false;
+    // The answer may have come from elsewhere long ago, and the connection have another reader.
+    if (connection->cut_off || connection->staying != std::this_thread::get_id()) return false;
+    connection->staying = {};
     connection->paused = must_pause(*connection);
     return !connection->paused;
   }
@@ -316,7 +322,7 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
         }
       } catch (const std::system_error&) {
         // The caller is gone; its end is reported to whoever reads.
-        return;
+        return read_on(*connection);
       }
     }
     if (sent < bytes.size()) {
@@ -330,6 +336,12 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
 
   // With the connection's mutex.
   void read_on(Connection& connection) {
+    // Answered by another thread than the one that stays: that one may not come back for long.
+    if (connection.staying != std::thread::id() &&
+        connection.staying != std::this_thread::get_id()) {
+      connection.staying = {};
+      connection.paused = true;
+    }
     if (!connection.paused || must_pause(connection)) return;
     connection.paused = false;
     run.crew().rearm(connection.socket.get(), connection.watched);

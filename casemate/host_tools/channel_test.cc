@@ -157,6 +157,70 @@ TEST(HostToolChannel, AToolThatBlocksForEverIsRefusedWhileOtherCallsGoOn) {
   }
 }
 
+TEST(HostToolChannel, ACallerThatWaitsIsReadAgainOnceItsCallIsAnswered) {
+  // Not when a function that ignores its time comes back.
+  Gate gate;
+  HostTool stuck = tool_of("stuck", [&](const auto&, const auto&) {
+    gate.pass();
+    return boost::json::value(1);
+  });
+  stuck.timeout = milliseconds(50);
+  Served served({echo(), stuck});
+  ChannelClient client(served.address);
+  EXPECT_NE(client.call("stuck", "{}").find("did not answer within 0.05"), std::string::npos);
+  EXPECT_EQ(client.call("echo", "{}"), "{}");
+  EXPECT_NE(client.call("stuck", "{}").find("did not answer within 0.05"), std::string::npos);
+  EXPECT_EQ(client.call("echo", "{}"), "{}");
+  gate.open();
+}
+
+TEST(HostToolChannel, CallersThatVanishFromAFunctionThatDoesNotComeBackLeaveNoConnection) {
+  Gate gate;
+  HostTool stuck = tool_of("stuck", [&](const auto&, const auto&) {
+    gate.pass();
+    return boost::json::value(1);
+  });
+  stuck.timeout = milliseconds(50);
+  Served served({echo(), stuck});
+  constexpr int kAtOnce = 32;
+  for (int i = 0; i < kAtOnce; ++i) {
+    ChannelClient(served.address).send(channel_request(kWaits | 1, "stuck", "{}"));
+  }
+  gate.await(kAtOnce);
+  std::vector<std::unique_ptr<ChannelClient>> stay;
+  for (std::size_t i = kAtOnce; i < kMaxChannelConnections; ++i) {
+    stay.push_back(std::make_unique<ChannelClient>(served.address));
+    EXPECT_EQ(stay.back()->call("echo", "{}"), "{}");
+  }
+  while (ChannelClient(served.address).call("echo", "{}") != "{}") {
+  }
+  gate.open();
+}
+
+TEST(HostToolChannel, ACallerWhoseThreadDoesAnothersCallIsReadAgain) {
+  Gate first;
+  Gate second;
+  HostTool one = tool_of("one", [&](const boost::json::object& arguments, const auto&) {
+    (arguments.empty() ? first : second).pass();
+    return boost::json::value(1);
+  });
+  one.max_concurrency = 1;
+  Served served({echo(), one});
+  ChannelClient client(served.address);
+  ChannelClient other(served.address);
+  client.send(channel_request(kWaits | 1, "one", "{}"));
+  first.await(1);
+  other.send(channel_request(kWaits | 1, "one", R"({"a":1})"));
+  // Answered once the call before was taken up, which waits for its turn.
+  EXPECT_EQ(ChannelClient(served.address).call("echo", "{}"), "{}");
+  first.open();
+  EXPECT_TRUE(client.receive()->ok);
+  second.await(1);
+  EXPECT_EQ(client.call("echo", "{}"), "{}");
+  second.open();
+  EXPECT_TRUE(other.receive()->ok);
+}
+
 TEST(HostToolChannel, TellsTheConnectionThatIsOneTooMany) {
   Served served({echo()});
   std::vector<std::unique_ptr<ChannelClient>> clients;

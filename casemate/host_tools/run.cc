@@ -236,13 +236,23 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
     return !call->settled && closed && std::ranges::find(unanswered, call) == unanswered.end();
   }
 
-  // Runs what may run, oldest first, on this thread.
+  // Runs the oldest call that may run on this thread. Others have theirs: whoever waits for this
+  // thread must not wait for their calls too.
   void run_waiting() {
     // A function may stay away for longer than the run is there.
     const auto self = shared_from_this();
-    while (const CallPointer call = take_runnable()) {
-      execute(call);
-    }
+    const CallPointer call = take_runnable();
+    if (!call) return;
+    execute(call);
+    const std::lock_guard lock(mutex);
+    if (!closed && !waiting.empty()) post_run_waiting();
+  }
+
+  // With `mutex` held, and the run not closed.
+  void post_run_waiting() {
+    crew->post([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->run_waiting();
+    });
   }
 
   CallPointer take_runnable() {
@@ -256,6 +266,7 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
       waiting.erase(each);
       call->running = true;
       ++running;
+      if (!waiting.empty() && running < options.max_parallel_calls) post_run_waiting();
       return call;
     }
     return nullptr;
@@ -267,10 +278,7 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
       const auto self = weak.lock();
       if (!self) return;
       const std::lock_guard lock(self->mutex);
-      if (self->closed) return;
-      self->crew->post([weak] {
-        if (const auto again = weak.lock()) again->run_waiting();
-      });
+      if (!self->closed) self->post_run_waiting();
     };
   }
 

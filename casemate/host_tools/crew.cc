@@ -196,7 +196,7 @@ std::size_t Crew::stop(std::chrono::nanoseconds patience) noexcept {
   std::map<std::uint64_t, std::shared_ptr<const Ready>> watched;
   std::shared_ptr<const Job> alarm;
   std::unique_lock lock(state_->mutex);
-  state_->stopping = true;
+  if (std::exchange(state_->stopping, true)) patience = {};
   jobs.swap(state_->jobs);
   watched.swap(state_->watched);
   alarm.swap(state_->alarm);

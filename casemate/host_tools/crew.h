@@ -62,8 +62,9 @@ class Crew {
     std::shared_ptr<State> state_;
   };
 
-  // Ends the threads, waiting at most `patience` for those that are busy. Returns how many were
-  // left behind. Not from a thread of the crew. In a forked child of the host it does nothing.
+  // Ends the threads, waiting at most `patience` for those that are busy; a later call waits for
+  // none of them. Returns how many are left behind. Not from a thread of the crew. In a forked
+  // child of the host it does nothing.
   std::size_t stop(std::chrono::nanoseconds patience) noexcept;
 
  private:

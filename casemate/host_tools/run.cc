@@ -417,11 +417,12 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
     }
   }
 
-  void close() {
+  // False when it had been closed before.
+  bool close() {
     std::vector<CallPointer> cut_off;
     {
       const std::lock_guard lock(mutex);
-      if (closed) return;
+      if (closed) return false;
       closed = true;
       cut_off = unanswered;
       for (const CallPointer& call : cut_off) give_up(call);
@@ -430,6 +431,7 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
       call->stop.request_stop();
       answer(*call, HostToolAnswer::refused("the run is over."));
     }
+    return true;
   }
 };
 
@@ -484,7 +486,9 @@ HostToolAnswer HostToolRun::dispatch(std::string_view name, std::string_view arg
 
 void HostToolRun::close() noexcept {
   if (!owner_.is_current()) return;
-  state_->contained("closing", [this] { state_->close(); });
+  bool first = true;
+  state_->contained("closing", [&] { first = state_->close(); });
+  if (!first) return;
   if (const std::size_t left = crew_->stop(state_->options.close_patience); left > 0) {
     state_->contained("closing", [&] {
       state_->log(

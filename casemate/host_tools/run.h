@@ -84,8 +84,8 @@ class HostToolRun {
                           std::uint64_t framing_bytes = 0);
 
   // Refuses every call that has not been answered and every later one, tells functions to stop and
-  // waits a bounded time for them. One that does not come back is left to itself. Idempotent; never
-  // throws. In a forked child of the host it does nothing.
+  // waits a bounded time for them, once. One that does not come back is left to itself. Idempotent;
+  // never throws. In a forked child of the host it does nothing.
   void close() noexcept;
 
   // The threads on which calls run.

@@ -305,6 +305,29 @@ TEST(HostToolRun, ACallAfterTheEndIsRefusedAndNotCounted) {
   EXPECT_EQ(run.counters(), HostToolCounters{});
 }
 
+TEST(HostToolRun, TheEndWaitsOnceForAFunctionThatDoesNotComeBackAndSaysSoOnce) {
+  const auto gate = std::make_shared<Gate>();
+  KeptLog log;
+  {
+    HostToolRun run(registry_of({tool_of("stuck",
+                                         [gate](const auto&, const auto&) {
+                                           gate->pass();
+                                           return boost::json::value(1);
+                                         })}),
+                    {.log = log.hook(), .close_patience = milliseconds(20)});
+    auto answer = std::async(std::launch::async, [&] { return run.dispatch("stuck", "{}"); });
+    gate->await(1);
+    run.close();
+    EXPECT_FALSE(answer.get().ok());
+    run.close();
+  }
+  const std::string text = log.text();
+  const auto said = text.find("left to themselves");
+  ASSERT_NE(said, std::string::npos);
+  EXPECT_EQ(text.find("left to themselves", said + 1), std::string::npos) << text;
+  gate->open();
+}
+
 TEST(HostToolRun, TheEndAnswersEveryCallAndWaitsForNobodyForEver) {
   const auto gate = std::make_shared<Gate>();
   KeptLog log;

@@ -72,6 +72,15 @@ _casemate_paths() {
     _casemate_offer
 }
 
+# The first operand: what follows it is the user's own.
+_casemate_first() {
+    local word
+    for word in "${words[@]:2:${#words[@]}-3}"; do
+        [[ " $1 " == *" $word "* ]] && return
+    done
+    _casemate_words "$1"
+}
+
 # NAME=PATH or PATH.
 _casemate_named_paths() {
     if [[ $value == *=* ]]; then
@@ -122,8 +131,11 @@ std::string bash_script(Verbs verbs) {
     arms += "            front=''; value=${words[-1]}\n";
     arms += fmt::format("            if [[ $value == -* ]]; then _casemate_words '{}--help'\n",
                         options);
-    arms += fmt::format("            else {}; fi ;;\n",
-                        bash_answer(verb->operands, verb->offered_operands));
+    arms += fmt::format(
+        "            else {}; fi ;;\n",
+        verb->offered_operands.empty()
+            ? bash_answer(verb->operands, {})
+            : fmt::format("_casemate_first '{}'", fmt::join(verb->offered_operands, " ")));
   }
   return fmt::format(R"({}    if ((${{#words[@]}} == 2)); then
         _casemate_words '{}--help --version'
@@ -193,9 +205,10 @@ std::string zsh_script(Verbs verbs) {
       arms += fmt::format(" \\\n                {}", quoted(spec));
     }
     arms += fmt::format(" \\\n                {}", quoted(fmt::format("--help[{}]", kShowHelp)));
-    arms += fmt::format(
-        " \\\n                {} ;;\n",
-        quoted(fmt::format("*:operand:{}", zsh_action(verb->operands, verb->offered_operands))));
+    arms +=
+        fmt::format(" \\\n                {} ;;\n",
+                    quoted(fmt::format("{}:operand:{}", verb->offered_operands.empty() ? "*" : "1",
+                                       zsh_action(verb->operands, verb->offered_operands))));
   }
   return fmt::format(R"(#compdef casemate
 # zsh completion for casemate, written by `casemate completion zsh`.
@@ -271,7 +284,11 @@ std::string fish_script(Verbs verbs) {
     }
     text += fmt::format("{} -l help -d {}\n", seen, quoted(kShowHelp));
     if (!verb->offered_operands.empty()) {
-      text += fmt::format("{} -a '{}'\n", seen, fmt::join(verb->offered_operands, " "));
+      const std::string words = fmt::format("{}", fmt::join(verb->offered_operands, " "));
+      text += fmt::format(
+          "complete -c casemate -n '__fish_seen_subcommand_from {}; and not "
+          "__fish_seen_subcommand_from {}' -a '{}'\n",
+          verb->name, words, words);
     } else if (verb->operands == ValueForm::path) {
       text += fmt::format("{} -F\n", seen);
     }

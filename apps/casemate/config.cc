@@ -203,11 +203,20 @@ class Reader {
     place_.refuse_kind(value, key.name, taken, example(key));
   }
 
+  // The example is a shell's line: the value is the word behind the option, in quotes or not.
+  static std::string_view value_in_example(const OptionSpec& option) {
+    std::string_view rest = option.example;
+    rest.remove_prefix(rest.find(option.name) + option.name.size() + 1);
+    const bool quoted = rest.starts_with('\'');
+    if (quoted) rest.remove_prefix(1);
+    return rest.substr(0, rest.find(quoted ? '\'' : ' '));
+  }
+
   // The option's example as the file has it.
   static std::string example(const Key& key) {
     const OptionSpec& option = *key.option;
     if (option.value.empty()) return fmt::format("for example {} = true", key.name);
-    const std::string_view typed = option.example.substr(option.name.size() + 1);
+    const std::string_view typed = value_in_example(option);
     std::string value =
         option.form == ValueForm::number ? std::string(typed) : fmt::format("\"{}\"", typed);
     if (option.repeat == Repeat::allowed) value = fmt::format("[{}]", value);

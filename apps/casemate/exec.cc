@@ -45,6 +45,8 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
 struct ExecOptions {
   SandboxKey key;
   ExecRequest request;
+  // Its first word.
+  std::string command;
 };
 
 ExecOptions read_exec_options(const ParsedLine& line) {
@@ -67,6 +69,7 @@ ExecOptions read_exec_options(const ParsedLine& line) {
   if (line.trailing.empty()) {
     throw InvalidArgument("no command is given", "put it behind --, for example -- ls -l");
   }
+  options.command = line.trailing.front();
   options.request.command = Argv{line.trailing};
   return options;
 }
@@ -87,6 +90,17 @@ std::shared_ptr<Sandbox> find_sandbox(const Config& config, const Log& log, cons
       "`casemate run --keep` with this key leaves one; `casemate ls` lists those that there are");
 }
 
+std::unique_ptr<Process> start_command(Call& call, const ExecOptions& options,
+                                       const CallControl& control) {
+  try {
+    return call.start(options.request, control);
+  } catch (const SandboxFileError& refused) {
+    throw SandboxFileError(
+        fmt::format("'{}': {}", escape_for_display(options.command), refused.message()),
+        refused.error_number(), refused.hint());
+  }
+}
+
 }  // namespace
 
 constexpr VerbSpec kExecVerb = {
@@ -98,8 +112,9 @@ constexpr VerbSpec kExecVerb = {
         "it\n"
         "is looked up on PATH. It starts in an empty directory of its own, meets the files that "
         "other\n"
-        "calls left in its home directory and in /workspace, and has no input. Its output passes "
-        "through\n"
+        "calls left in its home directory and in /workspace, and has no input and no host tools. "
+        "Its\n"
+        "output passes through\n"
         "as that of `casemate run`. Afterwards the sandbox waits for its next user as long as the "
         "run\n"
         "that kept it said.\n"
@@ -125,7 +140,7 @@ int exec(const ParsedLine& line, const Config& config) {
   try {
     const auto sandbox = find_sandbox(config, make_log(line), options.key, control);
     const auto call = sandbox->open_call({}, control);
-    const auto process = call->start(options.request, control);
+    const auto process = start_command(*call, options, control);
     const auto end = std::chrono::steady_clock::now() + *options.request.timeout;
     out.set_end_of_time(end);
     err.set_end_of_time(end);

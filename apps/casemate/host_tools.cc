@@ -55,6 +55,9 @@ class Command {
       case HostCommandResult::End::stopped:
         throw std::runtime_error("it was killed: its time was over, or its run" + said(errors));
       case HostCommandResult::End::too_much:
+        write_log(log_, LogLevel::info,
+                  fmt::format("host tool '{}' was killed: it went on printing after {} bytes",
+                              escape_for_display(name_), kMaxAnswerBytes + kSpaceBytes));
         return too_large(result.output.size());
       case HostCommandResult::End::exited:
         break;
@@ -68,6 +71,10 @@ class Command {
                             escape_for_display(errors, kKeptErrorBytes)));
     }
     const std::string_view printed = without_space_around(result.output);
+    if (printed.empty()) {
+      throw std::runtime_error("it printed nothing, and has to print one JSON value" +
+                               said(errors));
+    }
     if (printed.size() > kMaxAnswerBytes) return too_large(printed.size());
     try {
       return parse_json(printed);
@@ -112,6 +119,17 @@ std::shared_ptr<HostToolRegistry> make_host_tools(const HostToolSettings& settin
   // The number of calls is what bounds the number of answers.
   options.response_limits = {kMaxAnswerBytes, kMaxAnswersBytes,
                              std::max(settings.max_calls, kFewAnswers)};
+  if (log) {
+    // A refusal is logged where it is made, with why.
+    options.observer = [log](const HostToolEvent& event) {
+      return [log, name = std::string(event.name)](const HostToolAnswer& answer) {
+        if (!answer.ok()) return;
+        write_log(log, LogLevel::info,
+                  fmt::format("host tool '{}' answered {} bytes", escape_for_display(name),
+                              answer.text().size()));
+      };
+    };
+  }
   auto registry = std::make_shared<HostToolRegistry>(std::move(options));
   for (const HostToolSetting& setting : settings.tools) {
     try {
@@ -121,8 +139,11 @@ std::shared_ptr<HostToolRegistry> make_host_tools(const HostToolSettings& settin
           refused.message(),
           "stamp it in casemate.toml ([host_tools.NAME] with command, source, sink and identity), "
           "or leave out --require-declared");
-    } catch (const HostToolIdentityNotAllowed&) {
-      throw;
+    } catch (const HostToolIdentityNotAllowed& refused) {
+      // The hint speaks of a registry's options; here nobody's identity can be allowed.
+      throw HostToolIdentityNotAllowed(
+          (setting.where.empty() ? "" : setting.where + ": ") + refused.message(),
+          "give identity = \"app\" or \"none\"");
     } catch (const InvalidArgument& refused) {
       if (setting.where.empty()) throw;
       throw ConfigInvalid(fmt::format("{}: {}", setting.where, refused.message()), refused.hint());

@@ -51,6 +51,14 @@ TEST_F(HostTools, ACommandReadsTheArgumentsAndPrintsTheAnswer) {
   EXPECT_EQ(call("echo null").text(), "null");
 }
 
+TEST_F(HostTools, EachAnswerIsLogged) {
+  call("echo 4.25");
+  EXPECT_THAT(logged_, HasSubstr("host tool 'tool' answered 4 bytes"));
+  logged_.clear();
+  call("exit 3");
+  EXPECT_THAT(logged_, Not(HasSubstr("answered")));
+}
+
 TEST_F(HostTools, AnotherStatusThanZeroIsARefusalThatSaysNothingOfWhy) {
   const HostToolAnswer answer = call("echo 1; echo secret >&2; exit 3");
   EXPECT_FALSE(answer.ok());
@@ -73,6 +81,12 @@ TEST_F(HostTools, AnAnswerIsExactlyOneJsonValue) {
   }
 }
 
+TEST_F(HostTools, ACommandThatPrintedNothingIsSaidToHavePrintedNothing) {
+  EXPECT_FALSE(call("true").ok());
+  EXPECT_FALSE(call("echo why >&2").ok());
+  EXPECT_THAT(logged_, AllOf(HasSubstr("it printed nothing"), HasSubstr("it said: why")));
+}
+
 // HT-12: at the cap passes, one byte more is refused and the cap is named, however much it is.
 TEST_F(HostTools, AnAnswerOverTheCapIsRefusedAndNamesIt) {
   const auto printing = [](std::size_t bytes) {
@@ -83,6 +97,7 @@ TEST_F(HostTools, AnAnswerOverTheCapIsRefusedAndNamesIt) {
   EXPECT_THAT(call(printing(kMaxAnswerBytes + 1)).text(),
               AllOf(StartsWith("Error: "), HasSubstr("8388609"), HasSubstr("may have 8388608")));
   EXPECT_THAT(call("yes").text(), AllOf(StartsWith("Error: "), HasSubstr("may have 8388608")));
+  EXPECT_THAT(logged_, HasSubstr("was killed: it went on printing after "));
 }
 
 TEST_F(HostTools, ACommandIsKilledWhenItsTimeIsOver) {
@@ -130,7 +145,14 @@ TEST_F(HostTools, NeverActInAUsersName) {
   HostToolSettings settings;
   settings.tools.push_back({.name = "tool", .command = "cat"});
   settings.tools[0].declaration = HostToolDeclaration{std::nullopt, std::nullopt, Identity::user};
-  EXPECT_THROW(make_host_tools(settings, {}), HostToolIdentityNotAllowed);
+  settings.tools[0].where = "/c.toml:4";
+  try {
+    make_host_tools(settings, {});
+    FAIL();
+  } catch (const HostToolIdentityNotAllowed& refused) {
+    EXPECT_THAT(refused.message(), StartsWith("/c.toml:4: host tool 'tool' acts as user"));
+    EXPECT_EQ(refused.hint(), "give identity = \"app\" or \"none\"");
+  }
 }
 
 TEST_F(HostTools, ASettingThatTheRegistryDoesNotTakeNamesItsLine) {

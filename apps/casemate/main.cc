@@ -32,16 +32,12 @@ struct Verb {
   int (*run)(const ParsedLine& line, const Config& config);
 };
 
-constexpr std::array kVerbs = {Verb{&kRunVerb, run},
-                               Verb{&kExecVerb, exec},
-                               Verb{&kListVerb, list},
-                               Verb{&kRemoveVerb, remove},
-                               Verb{&kImageVerb, image},
-                               Verb{&kBackendsVerb, backends},
-                               Verb{&kDoctorVerb, doctor},
-                               Verb{&kConformanceVerb, conformance_verb},
-                               Verb{&kBenchVerb, bench_verb},
-                               Verb{&kCompletionVerb, completion}};
+constexpr std::array kVerbs = {
+    Verb{&kRunVerb, run},          Verb{&kExecVerb, exec},
+    Verb{&kListVerb, list},        Verb{&kRemoveVerb, remove},
+    Verb{&kImageVerb, image},      Verb{&kBackendsVerb, backends},
+    Verb{&kDoctorVerb, doctor},    Verb{&kConformanceVerb, conformance_verb},
+    Verb{&kBenchVerb, bench_verb}, Verb{&kCompletionVerb, completion}};
 
 const Verb& find_verb(std::string_view name) {
   const bool option = name.starts_with('-');
@@ -88,6 +84,16 @@ int run_line(Words words) {
     }
     if (first == "--version") {
       write_all(1, fmt::format("casemate {}\n", kVersion));
+      return 0;
+    }
+    // As other command lines have it; not listed, because --help says the same.
+    if (first == "help") {
+      if (words.size() > 2) {
+        throw InvalidArgument(fmt::format("unexpected '{}'", escape_for_display(words[2])),
+                              "give `casemate VERB --help`");
+      }
+      write_all(1,
+                words.size() == 1 ? overview(all_verbs()) : verb_help(*find_verb(words[1]).spec));
       return 0;
     }
     return run_verb(find_verb(first), words.subspan(1), format);

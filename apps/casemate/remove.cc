@@ -80,14 +80,16 @@ RemoveOptions read_remove_options(const ParsedLine& line) {
   options.ids = line.operands;
   options.ids.insert(options.ids.end(), line.trailing.begin(), line.trailing.end());
   options.scope_given = line.has("--scope");
+  if (line.has("--thread") && !options.scope_given) {
+    throw InvalidArgument("--thread needs --scope",
+                          "give both; that of `casemate run` and `casemate exec` is cli where none "
+                          "was given: --scope cli");
+  }
   const int ways = int{!options.ids.empty()} + int{options.scope_given} + int{line.has("--all")};
   if (ways != 1) {
     throw InvalidArgument(
         ways == 0 ? "nothing to remove is named" : "more than one way to choose is given",
         "name ids (`casemate ls` lists them), or --scope S [--thread T], or --all");
-  }
-  if (line.has("--thread") && !options.scope_given) {
-    throw InvalidArgument("--thread needs --scope", "give both");
   }
   options.scope = line.value_or("--scope", "");
   options.thread = line.value_or("--thread", "");

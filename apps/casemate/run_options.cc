@@ -70,7 +70,9 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "casemate.toml is that tool's own",
      "--host-tool-timeout 5", ValueForm::number},
     {"--require-declared", "", kOnce, "off",
-     "refuse host tools that do not declare source, sink and identity, as those of --host-tool",
+     "refuse host tools that do not declare source, sink and identity, which those of --host-tool "
+     "never "
+     "do",
      "--require-declared"},
     {"--timeout", "SECONDS", kOnce, "120",
      "the program's time, from its start; may be fractional; at most 604800", "--timeout 2.5",
@@ -226,11 +228,11 @@ void read_bounds(const ParsedLine& line, RunOptions& options) {
 void read_host_tools(const ParsedLine& line, RunOptions& options) {
   HostToolSettings& settings = options.host_tools;
   for (const std::string& text : line.values("--host-tool")) {
-    auto [name, command] = parse_assignment("--host-tool", text);
+    auto [name, command] = parse_assignment("--host-tool", text, "NAME=COMMAND");
     if (command.empty()) {
       throw InvalidArgument(
           fmt::format("--host-tool '{}' has no command", escape_for_display(name)),
-          "give NAME=COMMAND, for example --host-tool 'today=date +%F | jq -R .'");
+          "give NAME=COMMAND, for example upper=./upper");
     }
     if (std::ranges::find(settings.tools, name, &HostToolSetting::name) != settings.tools.end()) {
       throw InvalidArgument(

@@ -121,10 +121,10 @@ TransferLimits parse_transfer_limits(std::string_view option, std::string_view t
           parse_count(name + " COUNT", parts[2], 1, kMaxTransferFiles)};
 }
 
-std::pair<std::string, std::string> parse_assignment(std::string_view option,
-                                                     std::string_view text) {
+std::pair<std::string, std::string> parse_assignment(std::string_view option, std::string_view text,
+                                                     std::string_view form) {
   const auto equals = text.find('=');
-  if (equals == text.npos || equals == 0) refuse(option, text, "NAME=VALUE");
+  if (equals == text.npos || equals == 0) refuse(option, text, form);
   return {std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
 }
 

@@ -35,9 +35,10 @@ std::uint64_t parse_cpus(std::string_view option, std::string_view text);
 // `PER_FILE,TOTAL,COUNT`: two sizes and a number, none zero.
 TransferLimits parse_transfer_limits(std::string_view option, std::string_view text);
 
-// `NAME=VALUE`, split at the first `=`; the name is not empty, the value may be.
-std::pair<std::string, std::string> parse_assignment(std::string_view option,
-                                                     std::string_view text);
+// `NAME=VALUE`, split at the first `=`; the name is not empty, the value may be. `form` is how the
+// option's help has it.
+std::pair<std::string, std::string> parse_assignment(std::string_view option, std::string_view text,
+                                                     std::string_view form = "NAME=VALUE");
 
 // 16777216 as "16M"; a number that is no whole K, M or G as plain bytes.
 std::string size_text(std::uint64_t bytes);

@@ -399,6 +399,10 @@ class Surface(Case):
             self.assertIn("\n  backends ", result.text)
         result = self.run_argv([str(PROGRAM), "run", "--help"])
         self.assertEqual(result.status, 0, result)
+        self.assertEqual(self.run_argv([str(PROGRAM), "help", "run"]).out, result.out)
+        self.assertEqual(self.run_argv([str(PROGRAM), "help"]).out, self.run_argv([str(PROGRAM), "--help"]).out)
+        self.assertRefused(self.run_argv([str(PROGRAM), "help", "rnu"]), "InvalidArgument", "the nearest is run")
+        self.assertRefused(self.run_argv([str(PROGRAM), "help", "run", "x"]), "InvalidArgument", "unexpected 'x'")
         for text in ("--timeout SECONDS", "default: 120", "--memory SIZE", "default: 512M"):
             self.assertIn(text, result.text)
 

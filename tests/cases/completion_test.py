@@ -102,6 +102,11 @@ class Bash(Shells):
                          ["casemate", "run", "--min-isolation=hardened_container"])
         self.assertEqual(self.all("casemate run --deny-identity "), ["casemate", "run", "--deny-identity", "app", "user"])
         self.assertEqual(self.all("casemate completion "), ["casemate", "completion", "bash", "fish", "zsh"])
+        self.assertEqual(self.all("casemate image --json "), ["casemate", "image", "--json", "import", "ls", "rm"])
+
+    def test_a_word_that_is_there_is_not_offered_again(self):
+        for typed in ("casemate image rm ", "casemate image --json rm ", "casemate completion bash "):
+            self.assertEqual(self.completed(typed), typed.split())
 
     def test_paths(self):
         self.assertEqual(self.completed("casemate run --out-dir o"), ["casemate", "run", "--out-dir", "outputs/"])
@@ -150,6 +155,8 @@ class Zsh(Shells):
                 ("casemate run --file x=sal", "x=sales.csv"),
                 ("casemate run --json pro", "program.py"),
                 ("casemate completion fi", "fish"),
+                ("casemate image i", "import"),
+                ("casemate image rm i", "i"),
                 ("casemate run --scope sal", "sal"),
         ):
             with self.subTest(typed=typed):
@@ -177,6 +184,8 @@ class Fish(Shells):
                 ("casemate run --json pro", ["program.py"]),
                 ("casemate run --file sal", ["sales.csv"]),
                 ("casemate completion fi", ["fish"]),
+                ("casemate image ", ["import", "ls", "rm"]),
+                ("casemate image rm ", []),
                 ("casemate run --scope sal", []),
         ):
             with self.subTest(typed=typed):

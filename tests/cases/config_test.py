@@ -1,6 +1,9 @@
 """casemate.toml, met from outside: where it is read from, what it sets, how it is refused."""
 
+import re
+import shlex
 import subprocess
+import tomllib
 import unittest
 
 from harness import PROGRAM, Case
@@ -89,6 +92,30 @@ class Config(Case):
                 self.assertEqual(result.out, b"")
                 self.assertEqual(self.run_json("1").json["error"]["code"], "ConfigInvalid")
         self.assertNothingStarted()
+
+    def test_an_example_for_the_file_is_what_the_help_has_for_a_shell(self):
+        overview = self.run_argv([str(PROGRAM), "--help"]).text
+        tried = 0
+        for verb in re.findall(r"^  ([a-z]+) ", overview.split("Verbs:")[1], re.M):
+            text = self.run_argv([str(PROGRAM), verb, "--help"]).text
+            for name, value, example in re.findall(
+                    r"^  --(\S+)(?: (\S+))?\n(?:      .*\n)*?      default: .*; example: (.*)\n", text, re.M):
+                if name in ("help", "config"):
+                    continue
+                with self.subTest(verb=verb, option=name):
+                    path = self.config(f"[{verb}]\n{name} = 1979-05-27\n")
+                    said = self.run_program("1").err
+                    shown = re.search(r"; for example (.*)\n", said)[1]
+                    self.config(f"[{verb}]\n{shown}\n")
+                    self.assertNotIn("ConfigInvalid", self.run_argv([str(PROGRAM), "backends"]).err)
+                    (key, found), = tomllib.loads(shown).items()
+                    self.assertEqual(key, name)
+                    found = found[0] if isinstance(found, list) else found
+                    words = shlex.split(example)
+                    self.assertEqual(str(found) if value else found,
+                                     words[words.index(f"--{name}") + 1] if value else True)
+                    tried += 1
+        self.assertGreater(tried, 40)
 
     def test_json_of_the_file_shapes_refusals_too(self):
         self.config("[run]\njson = true\nscope = ''\n")

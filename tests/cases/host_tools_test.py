@@ -287,7 +287,7 @@ properties.id = { type = "integer", minimum = 1 }
         for options, code, *words in (
                 (["--host-tool", "a=cat", "--deny-capability", "host_tools"], "SandboxCapabilityDenied"),
                 (["--host-tool", "a=cat", "--deny-identity", "app"], "SandboxIdentityDenied"),
-                (["--host-tool", "a"], "InvalidArgument", "NAME=VALUE"),
+                (["--host-tool", "a"], "InvalidArgument", "NAME=COMMAND"),
                 (["--host-tool", "a="], "InvalidArgument"),
                 (["--host-tool", "a=1", "--host-tool", "a=2"], "InvalidArgument", "two commands"),
                 (["--host-tool", "a=1", "--max-host-tool-calls", "0"], "InvalidArgument", "from 1"),

@@ -126,6 +126,8 @@ class Exec(Kept):
         self.assertEqual((result.status, result.out, result.err), (0, b"here\n", ""), result)
         result = self.verb("exec", "--thread", "t", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
         self.assertEqual((result.status, result.out, result.err), (7, b"out\n", "err\n"), result)
+        self.assertRefused(self.verb("exec", "--thread", "t", "--", "nosuch\n", "x"), "SandboxFileError",
+                           "'nosuch\\n': the program cannot be executed: No such file", "PATH")
         self.assertEqual(len(self.ids()), 1, "it is still kept")
 
     def test_words_reach_the_command_as_they_are(self):
@@ -228,6 +230,9 @@ class Rm(Kept):
         again = self.run_json("print('fresh')", "--thread", "t")
         self.assertEqual(again.json["stdout"], "fresh\n")
         self.assertNotEqual(again.json["sandbox"]["id"], identifier)
+
+    def test_a_thread_without_its_scope_is_said_to_lack_it(self):
+        self.assertRefused(self.verb("rm", "--thread", "t"), "InvalidArgument", "--thread needs --scope", "--scope cli")
 
     def test_exactly_one_way_to_choose_is_taken(self):
         for words in ((), ("0123456789abcdef", "--all"), ("--all", "--scope", "a"), ("--thread", "t"),

@@ -300,6 +300,47 @@ TEST(HostToolChannel, RefusesWhatIsMalformedOrTooLargeAndGoesOn) {
   EXPECT_EQ(served.run.counters().dispatched, 2U);
 }
 
+// Arguments that are `bytes` of text for no object but `{}`.
+std::string spaces_and_object(std::size_t bytes) { return std::string(bytes - 2, ' ') + "{}"; }
+
+TEST(HostToolChannel, HalfRequestsOfAllCallersTogetherAreBounded) {
+  HostToolRegistryOptions options = roomy();
+  options.response_limits = {kMiB, kMiB, kMany};
+  Served served({echo()}, options);
+  const std::string whole = channel_request(1, "echo", spaces_and_object(900 * kKiB));
+  const std::size_t half = 800 * kKiB;
+  ChannelClient first(served.address);
+  ChannelClient second(served.address);
+  // Sent is all but what a socket's buffer takes, so the host has well over a MiB of the two.
+  first.send(whole.substr(0, half));
+  second.send(whole.substr(0, half));
+  first.send(whole.substr(half));
+  second.send(whole.substr(half));
+  std::multiset<std::string> answers;
+  for (ChannelClient* client : {&first, &second}) answers.insert(client->receive()->text);
+  EXPECT_EQ(answers,
+            (std::multiset<std::string>{"Error: the arguments are too large for the host.", "{}"}));
+}
+
+TEST(HostToolChannel, WhatVanishedCallersSentCountsNoMore) {
+  HostToolRegistryOptions options = roomy();
+  options.response_limits = {kMiB, kMiB, kMany};
+  Served served({echo()}, options);
+  const std::string whole = channel_request(1, "echo", spaces_and_object(900 * kKiB));
+  for (int i = 0; i < 4; ++i) ChannelClient(served.address).send(whole.substr(0, 800 * kKiB));
+  // The host notices the end by itself; until then they count.
+  while (ChannelClient(served.address).call("echo", spaces_and_object(900 * kKiB)) != "{}") {
+  }
+}
+
+TEST(HostToolChannel, OneRequestMayBeLargerThanAllAnswersTogether) {
+  HostToolRegistryOptions options = roomy();
+  options.response_limits = {kMiB, 100 * kKiB, kMany};
+  Served served({echo()}, options);
+  ChannelClient client(served.address);
+  EXPECT_EQ(client.call("echo", spaces_and_object(500 * kKiB)), "{}");
+}
+
 TEST(HostToolChannel, HostileJsonIsRefusedAndTheNextCallServed) {
   // HT-04 as the host sees it.
   Served served({echo()});

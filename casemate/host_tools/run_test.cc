@@ -61,6 +61,11 @@ TEST(HostToolRun, QuotesAtMost120CharactersOfAName) {
   std::string umlauts;
   for (std::size_t i = 0; i < kMaxQuotedCharacters; ++i) umlauts += "ü";
   EXPECT_EQ(text(umlauts), "Error: there is no host tool '" + umlauts + "'.");
+  // As many bytes as a character can have: none is left out unseen.
+  std::string cups;
+  for (std::size_t i = 0; i < kMaxQuotedCharacters; ++i) cups += "\U0001F375";
+  EXPECT_EQ(text(cups), "Error: there is no host tool '" + cups + "'.");
+  EXPECT_EQ(text(cups + "n"), "Error: there is no host tool '" + cups + " (truncated)'.");
   EXPECT_LT(text(std::string(1 << 20, 'x')).size(), 300U);
 }
 
@@ -326,6 +331,16 @@ TEST(HostToolRun, TheEndWaitsOnceForAFunctionThatDoesNotComeBackAndSaysSoOnce) {
   ASSERT_NE(said, std::string::npos);
   EXPECT_EQ(text.find("left to themselves", said + 1), std::string::npos) << text;
   gate->open();
+}
+
+TEST(HostToolRun, ACallThatWasOnItsWayAtTheEndIsRefusedAndNotCounted) {
+  HostToolRun run(registry_of({echo()}), {});
+  run.close();
+  // As a thread of the crew does that had read the call by then.
+  std::string text;
+  run.dispatch("echo", "{}", 0, [&](const HostToolAnswer& answer) { text = answer.text(); });
+  EXPECT_EQ(text, "Error: the run is over.");
+  EXPECT_EQ(run.counters(), HostToolCounters{});
 }
 
 TEST(HostToolRun, TheEndAnswersEveryCallAndWaitsForNobodyForEver) {

@@ -46,6 +46,10 @@ TEST(HostToolSession, BoundsTheNames) {
                                        named(std::string(16 * 1024 - 1, 'b')), named("c")}),
                           {});
   EXPECT_EQ(session.environment("/x").at("CASEMATE_HOST_TOOL_NAMES").size(), 32U * 1024);
+  // The space between two counts: one byte more is left out.
+  HostToolSession over(
+      registry_of({named(std::string(16 * 1024, 'a')), named(std::string(16 * 1024, 'b'))}), {});
+  EXPECT_EQ(over.environment("/x").at("CASEMATE_HOST_TOOL_NAMES").size(), 16U * 1024);
 }
 
 }  // namespace

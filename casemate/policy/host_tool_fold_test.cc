@@ -67,6 +67,14 @@ TEST(HostToolFold, CountsEveryLegOfFiles) {
   EXPECT_EQ(folded.files_in.max_bytes_per_file, kHostToolModuleBytes);
 }
 
+TEST(HostToolFold, OneFileMayBeAsLargeAsOneAnswer) {
+  SandboxSpec spec = spec_with({1, {kGiB, kMiB, 1}});
+  spec.files_in = spec.files_out = {10, 10, 1};
+  const SandboxLimits folded = fold_host_tools(spec, HostToolTransport::files);
+  EXPECT_EQ(folded.files_out.max_bytes_per_file, kGiB);
+  EXPECT_EQ(folded.files_in.max_bytes_per_file, kGiB);
+}
+
 TEST(HostToolFold, FoldsNothingOnAChannelOrWithoutHostTools) {
   const SandboxSpec spec = spec_with(kGenerous);
   EXPECT_EQ(fold_host_tools(spec, HostToolTransport::channel),

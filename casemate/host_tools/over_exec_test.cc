@@ -383,6 +383,19 @@ TEST(OverExec, ALauncherThatTakesTooLongIsATimeoutUnlessTheProgramHasEnded) {
   EXPECT_FALSE(ended.stop);
 }
 
+TEST(OverExec, WhatALauncherThatWasKilledLeftIsStopped) {
+  ScriptedGuest guest;
+  guest.launcher = {};
+  guest.launcher.outcome = Outcome::signaled;
+  guest.launcher.signal = "SIGKILL";
+  guest.launcher.stdout = kSaysSession;
+  guest.record("4711", "4710");
+  const OverExecResult ended = guest.run();
+  EXPECT_EQ(ended.result.outcome, Outcome::signaled);
+  EXPECT_EQ(guest.kills(), std::vector<std::string>{"-KILL -4710"});
+  EXPECT_TRUE(guest.cleaned_up());
+}
+
 TEST(OverExec, ATimeoutBeforeTheStartIsKnownToHaveLeftNothing) {
   ScriptedGuest guest;
   guest.options.timeout = nanoseconds(1);
@@ -441,6 +454,43 @@ TEST(OverExec, StoppingGivesTheOutcomeCancelledAndStopsTheProgram) {
   EXPECT_FALSE(ended.result.limit);
   EXPECT_EQ(ended.result.stdout, "so far\n");
   EXPECT_EQ(guest.kills(), std::vector<std::string>{"-KILL 4711"});
+  EXPECT_TRUE(guest.cleaned_up());
+}
+
+TEST(OverExec, AStopIsTheOutcomeAlsoOfAProgramThatIsFoundToHaveEnded) {
+  ScriptedGuest guest;
+  std::stop_source stop;
+  guest.before = [&](Operation, std::string_view path) {
+    if (path == guest.layout().request(1)) {
+      stop.request_stop();
+    } else if (path == guest.layout().exit_code() && stop.stop_requested()) {
+      guest.exit("3");
+    }
+  };
+  const OverExecResult ended = guest.run({.stop = stop.get_token()});
+  EXPECT_EQ(ended.result.outcome, Outcome::cancelled);
+  EXPECT_FALSE(ended.result.exit_code);
+  EXPECT_FALSE(ended.stop);
+  EXPECT_TRUE(guest.kills().empty());
+}
+
+TEST(OverExec, ARequestThatIsReadAsTheStopComesIsNotServed) {
+  ScriptedGuest guest;
+  std::stop_source stop;
+  guest.step = [](ScriptedGuest& program) { program.call_echo(1); };
+  guest.before = [&](Operation operation, std::string_view path) {
+    if (operation == Operation::read_file && path == guest.layout().request(1)) stop.request_stop();
+  };
+  EXPECT_EQ(guest.run({.stop = stop.get_token()}).result.outcome, Outcome::cancelled);
+  EXPECT_EQ(guest.host_run().counters().dispatched, 0U);
+}
+
+TEST(OverExec, AProviderThatGivesUpByItselfIsHeard) {
+  ScriptedGuest guest;
+  guest.before = [&](Operation, std::string_view path) {
+    if (path == guest.layout().request(1)) throw SandboxCancelled("not by us");
+  };
+  expect_refusal<SandboxCancelled>([&] { guest.run(); }, "not by us");
   EXPECT_TRUE(guest.cleaned_up());
 }
 

@@ -46,12 +46,16 @@ def entry(name, kind, size):
 MESSAGES = {
     "failed": (1, pack("<Bi", 0, 2) + text("no such file")),
     "failed-path": (1, pack("<Bi", 1, 0) + text("")),
-    "open-call": (2, pack("<I", 1) + text("0123456789ab")),
-    "call-opened": (3, pack("<I", 1)),
+    "open-call": (2, pack("<I", 3) + text("0123456789ab") + pack("<QQB", 10**9, 500, 1)),
+    "call-opened": (3, pack("<I", 3) + text("/casemate/call/host-tools.sock")),
     "attach": (4, b"\x01"),
     "call-closed": (6, b"\x01"),
     "exec": (16, exec_message(["python3", "program.py"], "/workspace/0123456789ab/work",
                               [("LANG", "C.UTF-8"), ("EMPTY", "")], 1, 10**9)),
+    "hold": (28, text("/workspace/0123456789ab/program/program.py")
+             + text(exec_message(["python3", "/workspace/0123456789ab/program/program.py"],
+                                 "/workspace/0123456789ab/work", [("LANG", "C.UTF-8")], 0, 0))),
+    "release": (29, pack("<Q", 10**9) + text("print(1)\n")),
     "stdin-taken": (23, pack("<I", 4096)),
     "signal": (25, b"\x0f"),
     "ended": (27, ended(0, 3, 0)),
@@ -303,7 +307,7 @@ def conversations():
     yield "stat", b"\x03\x00" + frame(40, MESSAGES["entry"][1])
     yield "write", b"\x04\x00" + frame(39)
     yield "open-refused", b"\x00\x03" + frame(1, MESSAGES["failed"][1])
-    yield "open-and-gone", b"\x00\x03" + frame(3, pack("<I", 1))
+    yield "open-and-gone", b"\x00\x03" + frame(3, MESSAGES["call-opened"][1])
     yield "open-garbage", b"\x00\x03GET / HTTP/1.1\r\n\r\n"
 
 

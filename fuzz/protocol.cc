@@ -54,6 +54,18 @@ std::string again(const Exec& m) {
   return encode(m);
 }
 
+std::string again(const Hold& m) {
+  require(is_normal(m.path, true), "a held file's path is absolute and normal");
+  require(!m.exec.stdin_piped, "a held program has no input");
+  static_cast<void>(again(m.exec));
+  return encode(m);
+}
+
+std::string again(const Release& m) {
+  require(m.source.size() <= kMaxHeldSource, "what goes through the FIFO fits it");
+  return encode(m);
+}
+
 std::string again(const Ended& m) {
   require(m.cause == EndCause::exited ? m.exit_code >= 0 && m.exit_code <= 255 : m.exit_code == 0,
           "an exit code is 0 to 255, and there only after an exit");
@@ -109,6 +121,10 @@ std::optional<std::string> spelled_again(FrameType type, std::string_view payloa
       return again(decode_call_closed(payload));
     case FrameType::exec:
       return again(decode_exec(payload));
+    case FrameType::hold:
+      return again(decode_hold(payload));
+    case FrameType::release:
+      return again(decode_release(payload));
     case FrameType::stdin_taken:
       return credit_again(decode_stdin_taken(payload));
     case FrameType::signal:

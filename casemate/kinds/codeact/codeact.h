@@ -50,6 +50,8 @@ struct CodeactToolOptions {
   // How long a sandbox waits for its next user; see `SandboxSpec::keep_idle`.
   std::chrono::milliseconds keep_idle{0};
   ReclaimCallback on_reclaim_failure{};
+  // What no model and no program is told: why nothing could be run, what a host tool threw. Without
+  // one it is lost: the logs of the router and of the backend do not have it.
   Log log{};
 };
 

@@ -232,10 +232,33 @@ void write_value(std::string& out, const json::value& value) {
 
 }  // namespace
 
+std::size_t json_values_at_most(std::string_view text) noexcept {
+  std::size_t values = 1;
+  bool in_string = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char character = text[at];
+    if (character == '"') {
+      in_string = !in_string;
+    } else if (in_string) {
+      if (character == '\\') ++at;
+    } else if (character == ',' || character == '[' || character == '{') {
+      ++values;
+    }
+  }
+  return values;
+}
+
 json::value parse_json(std::string_view text, const JsonBounds& bounds) {
   if (text.size() > bounds.max_bytes) {
     throw JsonError(
         fmt::format("JSON of {} bytes is over the limit of {}", text.size(), bounds.max_bytes));
+  }
+  // A value has at least two bytes, the comma with it.
+  if (text.size() / 2 >= bounds.max_values) {
+    if (const std::size_t values = json_values_at_most(text); values > bounds.max_values) {
+      throw JsonError(
+          fmt::format("JSON of {} values is over the limit of {}", values, bounds.max_values));
+    }
   }
   json::parse_options options;
   options.max_depth = bounds.max_depth;

@@ -41,6 +41,25 @@ TEST(Json, RefusesInvalidUtf8AndLoneSurrogates) {
   EXPECT_EQ(parse_json(R"("\ud83d\ude00")"), "\U0001F600");
 }
 
+TEST(Json, CountsTheValuesOfATextWithoutMakingThem) {
+  EXPECT_EQ(json_values_at_most("17"), 1U);
+  EXPECT_EQ(json_values_at_most("[1,[2],\"a,[{\\\",\"]"), 5U);
+  EXPECT_EQ(json_values_at_most(R"({"a":1,"b":{"c":[]}})"), 5U);
+  EXPECT_EQ(json_values_at_most("\"\\"), 1U);
+}
+
+TEST(Json, HoldsTheBoundOfValues) {
+  EXPECT_EQ(refusal_of("[1,2,3]", {.max_values = 4}), "accepted");
+  EXPECT_EQ(refusal_of("[1,2,3,4,5,6]", {.max_values = 6}),
+            "JSON of 7 values is over the limit of 6");
+  EXPECT_EQ(refusal_of("[[[[[[]]]]]]", {.max_values = 5}),
+            "JSON of 7 values is over the limit of 5");
+  std::string many = "[0";
+  while (many.size() < 2 * JsonBounds().max_values - 2) many += ",0";
+  EXPECT_EQ(refusal_of(many + "]"), "accepted");
+  EXPECT_NE(refusal_of(many + ",0]").find("is over the limit of 262144"), std::string::npos);
+}
+
 TEST(Json, RefusesAKeyThatStandsTwice) {
   EXPECT_NE(refusal_of(R"({"a":1,"a":2})").find("twice"), std::string::npos);
   EXPECT_NE(refusal_of(R"({"a":1,"\u0061":2})").find("twice"), std::string::npos);

@@ -31,31 +31,24 @@ namespace casemate {
 namespace {
 
 constexpr std::size_t kReadBytes = 64 * 1024;
-// Arguments may have this much however small answers have to be.
-constexpr std::uint64_t kMinRequestBound = 64 * kKiB;
 // Connections taken in one go, so that a flood does not keep a thread from everything else.
 constexpr int kMaxAccepted = 256;
 // How long a thread stays with a caller that it has just answered: the next call is most likely on
 // its way, and taken so without a hand-over.
 constexpr std::chrono::milliseconds kStay{5};
 
-HostToolAnswer refusal_of(const ChannelRequest& request) {
-  return HostToolAnswer::refused(request.too_large ? "the arguments are too large for the host."
-                                                   : "the host cannot take the request apart.");
-}
-
 }  // namespace
 
 // One caller's connection. Its reader belongs to whichever thread the crew gave it to; everything
 // else to whoever holds the mutex.
 struct HostToolChannel::Connection {
-  Connection(sys::UniqueFd socket_fd, std::uint64_t max_request)
-      : socket(std::move(socket_fd)), reader(max_request) {}
+  Connection(sys::UniqueFd socket_fd, const HostToolRun& run)
+      : socket(std::move(socket_fd)), reader(run.max_request_bytes()), half(run.held_bytes()) {}
 
   const sys::UniqueFd socket;
   ChannelReader reader;
-  // What this connection has of the bytes held for all.
-  std::size_t counted = 0;
+  // For what the reader holds.
+  HeldShare half;
 
   std::mutex mutex;
   std::uint64_t watched = 0;
@@ -81,9 +74,7 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
   HostToolRun& run;
   const HostToolChannelOptions options;
   sys::UniqueFd listening = sys::make_stream_socket();
-  std::uint64_t max_request = 0;
-  std::uint64_t max_held = 0;
-  std::atomic<std::uint64_t> held = 0;
+  const std::shared_ptr<HeldBytes> held = run.held_bytes();
 
   std::mutex mutex;
   bool closed = false;
@@ -123,7 +114,7 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
 
   void add(sys::UniqueFd socket) {
     sys::make_blocking(socket.get(), kStay);
-    const auto connection = std::make_shared<Connection>(std::move(socket), max_request);
+    const auto connection = std::make_shared<Connection>(std::move(socket), run);
     const std::lock_guard lock(mutex);
     if (closed) return;
     if (connections.size() >= kMaxChannelConnections) {
@@ -172,8 +163,22 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
       const std::lock_guard own(connection->mutex);
       if (connection->cut_off) return;
     }
-    sys::Blocking blocking = sys::Blocking::no;
-    while (read_once(connection, blocking)) blocking = sys::Blocking::yes;
+    try {
+      sys::Blocking blocking = sys::Blocking::no;
+      while (read_once(connection, blocking)) blocking = sys::Blocking::yes;
+    } catch (const std::exception& error) {
+      give_up(connection, error);
+    }
+  }
+
+  // Whoever waits on it learns by its end that there is no answer.
+  void give_up(const ConnectionPointer& connection, const std::exception& error) {
+    {
+      const std::lock_guard own(connection->mutex);
+      if (connection->cut_off) return;
+    }
+    log(fmt::format("a connection is given up: {}", escape_for_display(error.what())));
+    drop(connection);
   }
 
   // Whether to stay with the connection.
@@ -186,24 +191,23 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
       if (connection->cut_off) return false;
     }
     if (!going_on) {
-      held -= std::exchange(connection->counted, 0);
       drop(connection);
       return false;
     }
     if (requests.size() == 1 && (requests[0].id & kWaits) != 0 && connection->reader.held() == 0) {
-      return serve_and_stay(connection, requests[0]);
+      return serve_and_stay(connection, std::move(requests[0]));
     }
     serve_all(connection, requests);
     return false;
   }
 
-  bool serve_and_stay(const ConnectionPointer& connection, const ChannelRequest& request) {
+  bool serve_and_stay(const ConnectionPointer& connection, ChannelRequest request) {
     {
       const std::lock_guard own(connection->mutex);
       ++connection->in_flight;
       connection->staying = std::this_thread::get_id();
     }
-    serve_one(connection, request);
+    serve_one(connection, std::move(request));
     const std::lock_guard own(connection->mutex);
     // The answer may have come from elsewhere long ago, and the connection have another reader.
     if (connection->cut_off || connection->staying != std::this_thread::get_id()) return false;
@@ -230,12 +234,13 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     for (std::size_t index = 1; index < requests.size(); ++index) {
       post(connection, std::move(requests[index]));
     }
-    serve_one(connection, requests.front());
+    serve_one(connection, std::move(requests.front()));
   }
 
   void post(const ConnectionPointer& connection, ChannelRequest request) {
-    run.crew().post([self = shared_from_this(), connection, request = std::move(request)] {
-      self->serve_one(connection, request);
+    run.crew().post([self = shared_from_this(), connection,
+                     held = std::make_shared<ChannelRequest>(std::move(request))] {
+      self->serve_one(connection, std::move(*held));
     });
   }
 
@@ -254,8 +259,9 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
             receive(connection, std::exchange(blocking, sys::Blocking::no), buffer);
         if (received.would_block) return true;
         if (received.bytes == 0) return false;
+        const std::size_t known = requests.size();
         const bool sound = connection.reader.feed({buffer.data(), received.bytes}, requests);
-        count_held(connection);
+        count_held(connection, std::span(requests).subspan(known));
         if (!sound) {
           say_goodbye(connection, "what was sent is no request.");
           return false;
@@ -276,31 +282,67 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     return sys::receive_bytes(connection.socket.get(), buffer, blocking);
   }
 
-  // Half requests of all connections may not hold more than the run's answers may.
-  void count_held(Connection& connection) {
-    const std::size_t now = connection.reader.held();
-    held += now;
-    held -= std::exchange(connection.counted, now);
-    if (now > kReadBytes && held > max_held) {
+  // All that is held for a run has one bound: half requests, whole ones, and what becomes of them.
+  void count_held(Connection& connection, std::span<ChannelRequest> complete) {
+    const std::size_t half = connection.reader.held();
+    // A few bytes are always there to be read on with.
+    if (!connection.half.resize(half > kReadBytes ? half : 0)) {
       connection.reader.skip_current();
-      held -= now - connection.reader.held();
-      connection.counted = connection.reader.held();
+      connection.half.resize(0);
+    }
+    for (ChannelRequest& request : complete) {
+      request.held = HeldShare(held);
+      if (request.held.resize(request.name.size() + request.arguments.size())) continue;
+      request.no_room = true;
+      request.name = {};
+      request.arguments = {};
     }
   }
 
-  void serve_one(const ConnectionPointer& connection, const ChannelRequest& request) {
-    if (request.too_large || request.malformed) {
-      return answer(connection, request.id, refusal_of(request));
+  HostToolAnswer refusal_of(const ChannelRequest& request) const {
+    if (request.too_large) {
+      return HostToolAnswer::refused(
+          fmt::format("the arguments are too large: the request has {} bytes; one may have {}.",
+                      request.bytes, run.max_request_bytes()));
     }
-    run.dispatch(request.name, request.arguments, kAnswerFramingBytes,
-                 [self = shared_from_this(), connection, id = request.id](
-                     const HostToolAnswer& result) { self->answer(connection, id, result); });
+    if (request.no_room) {
+      return HostToolAnswer::refused(
+          fmt::format("the request has {} bytes; of the {} that the host holds for the calls of a "
+                      "run at a time, {} are left.",
+                      request.bytes, held->max(), held->left()));
+    }
+    return HostToolAnswer::refused("the host cannot take the request apart.");
+  }
+
+  void serve_one(const ConnectionPointer& connection, ChannelRequest request) {
+    try {
+      if (request.too_large || request.no_room || request.malformed) {
+        return answer(connection, request.id, refusal_of(request));
+      }
+      run.dispatch(
+          request.name, std::move(request.arguments), kAnswerFramingBytes,
+          [self = shared_from_this(), connection, id = request.id](const HostToolAnswer& result) {
+            self->answer(connection, id, result);
+          },
+          std::move(request.held));
+    } catch (const std::exception& error) {
+      give_up(connection, error);
+    }
   }
 
   // -- Answers
   // -------------------------------------------------------------------------------------
 
   void answer(const ConnectionPointer& connection, std::uint32_t id, const HostToolAnswer& result) {
+    try {
+      send_answer(connection, id, result);
+    } catch (const std::exception& error) {
+      give_up(connection, error);
+    }
+  }
+
+  void send_answer(const ConnectionPointer& connection, std::uint32_t id,
+                   const HostToolAnswer& result) {
     std::string bytes = encode_answer(id, result);
     const std::lock_guard own(connection->mutex);
     if (connection->cut_off) return;
@@ -414,11 +456,7 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
 };
 
 HostToolChannel::HostToolChannel(HostToolRun& run, HostToolChannelOptions options)
-    : state_(std::make_shared<State>(run, std::move(options))) {
-  const TransferLimits& limits = run.response_limits();
-  state_->max_request = std::max(limits.max_bytes_per_file, kMinRequestBound);
-  state_->max_held = std::max(limits.max_total_bytes, state_->max_request);
-}
+    : state_(std::make_shared<State>(run, std::move(options))) {}
 
 HostToolChannel::~HostToolChannel() { close(); }
 

@@ -25,9 +25,9 @@ struct HostToolChannelOptions {
 
 // The socket of one run and what is said over it (channel_frame.h). Whoever can reach the socket
 // may call, in the name of this run: where it is bound is the whole of the permission. Nobody is
-// asked who they are. What comes is bounded (connections, requests under way, bytes held: those of
-// all answers of the run) and never trusted: what is no request is refused or cut off, never waited
-// for.
+// asked who they are. What comes is bounded (connections, requests under way, bytes
+// held: `HostToolRun::held_bytes`) and never trusted: what is no request is refused or cut off,
+// never waited for.
 class HostToolChannel {
  public:
   // Makes the socket. `run` must outlive the channel. Throws `std::system_error`.

@@ -6,6 +6,8 @@
 namespace casemate {
 namespace {
 
+constexpr std::size_t kLargeBytes = 64 * 1024;
+
 std::uint32_t number_at(std::string_view bytes, std::size_t at, std::size_t size) {
   std::uint32_t number = 0;
   for (std::size_t index = 0; index < size; ++index) {
@@ -56,7 +58,7 @@ bool ChannelReader::feed(std::string_view bytes, std::vector<ChannelRequest>& re
 }
 
 bool ChannelReader::begin() {
-  missing_ = number_at(length_, 0, kLengthBytes);
+  announced_ = missing_ = number_at(length_, 0, kLengthBytes);
   length_.clear();
   skipping_ = missing_ > max_bytes_;
   return missing_ >= kMinRequestBytes && missing_ <= std::max(kMaxSkippedBytes, max_bytes_);
@@ -65,7 +67,9 @@ bool ChannelReader::begin() {
 void ChannelReader::finish(std::vector<ChannelRequest>& requests) {
   ChannelRequest request;
   request.id = number_at(body_, 0, 4);
-  request.too_large = skipping_;
+  request.bytes = announced_;
+  request.no_room = std::exchange(no_room_, false);
+  request.too_large = skipping_ && !request.no_room;
   if (!skipping_) {
     const std::size_t name = number_at(body_, 4, 2);
     request.malformed = kMinRequestBytes + name > body_.size();
@@ -73,6 +77,8 @@ void ChannelReader::finish(std::vector<ChannelRequest>& requests) {
       request.name = body_.substr(kMinRequestBytes, name);
       request.arguments = std::move(body_);
       request.arguments.erase(0, kMinRequestBytes + name);
+      // A string that grew has up to twice what it needs.
+      if (request.arguments.size() > kLargeBytes) request.arguments.shrink_to_fit();
     }
   }
   body_ = {};
@@ -82,6 +88,7 @@ void ChannelReader::finish(std::vector<ChannelRequest>& requests) {
 
 void ChannelReader::skip_current() {
   skipping_ = true;
+  no_room_ = true;
   body_.resize(std::min(body_.size(), kMinRequestBytes));
   body_.shrink_to_fit();
 }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "casemate/host_tools/answer.h"
+#include "casemate/host_tools/held_bytes.h"
 
 namespace casemate {
 
@@ -38,10 +39,16 @@ struct ChannelRequest {
   std::uint32_t id = 0;
   std::string name;
   std::string arguments;
-  // Its bytes were over what may be held; they were skipped.
+  // That followed its length.
+  std::uint64_t bytes = 0;
+  // They were over what one request may have, and skipped.
   bool too_large = false;
+  // There was no room to hold them any longer.
+  bool no_room = false;
   // It cannot be taken apart.
   bool malformed = false;
+  // Of what the host holds for the run; the channel's.
+  HeldShare held{};
 };
 
 std::string encode_answer(std::uint32_t id, const HostToolAnswer& answer);
@@ -71,7 +78,9 @@ class ChannelReader {
   std::string body_;
   // Bytes of the current request that have not arrived; 0 between requests.
   std::uint64_t missing_ = 0;
+  std::uint64_t announced_ = 0;
   bool skipping_ = false;
+  bool no_room_ = false;
 };
 
 }  // namespace casemate

@@ -61,7 +61,9 @@ TEST(ChannelReader, HoldsNoMoreThanArrived) {
   EXPECT_EQ(reader.held(), kMinRequestBytes);
   EXPECT_TRUE(reader.feed(std::string(kMaxSkippedBytes - 8, 'x'), requests));
   ASSERT_EQ(requests.size(), 1U);
-  EXPECT_TRUE(requests[0].too_large);
+  EXPECT_TRUE(requests[0].no_room);
+  EXPECT_FALSE(requests[0].too_large);
+  EXPECT_EQ(requests[0].bytes, kMaxSkippedBytes);
 }
 
 TEST(ChannelReader, GivesUpOnLengthsThatMakeNoSense) {

@@ -293,9 +293,10 @@ TEST(HostToolChannel, RefusesWhatIsMalformedOrTooLargeAndGoesOn) {
   const auto padded = [](std::size_t bytes) { return std::string(bytes - 2, ' ') + "{}"; };
   EXPECT_EQ(client.call("echo", padded(64 * kKiB - 10)), "{}");
   EXPECT_EQ(client.call("echo", padded(64 * kKiB - 9)),
-            "Error: the arguments are too large for the host.");
+            "Error: the arguments are too large: the request has 65537 bytes; one may have 65536.");
   EXPECT_EQ(client.call("echo", std::string(10 << 20, '[')),
-            "Error: the arguments are too large for the host.");
+            "Error: the arguments are too large: the request has 10485770 bytes; one may have "
+            "65536.");
   EXPECT_EQ(client.call("echo", "{}"), "{}");
   EXPECT_EQ(served.run.counters().dispatched, 2U);
 }

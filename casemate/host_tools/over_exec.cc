@@ -236,8 +236,8 @@ class Supervision {
     std::future<HostToolAnswer> future = promise->get_future();
     // A name that is no string is no tool's, and counts like any other.
     run_.crew().post([&run = run_, name = call.has_name ? call.name : std::string(),
-                      arguments = call.arguments, promise = std::move(promise)] {
-      run.dispatch(name, arguments, kOverExecFramingBytes,
+                      arguments = call.arguments, promise = std::move(promise)]() mutable {
+      run.dispatch(name, std::move(arguments), kOverExecFramingBytes,
                    [promise](const HostToolAnswer& result) { promise->set_value(result); });
     });
     while (future.wait_until(std::min(Clock::now() + options_.poll_interval, deadline_)) !=

@@ -26,6 +26,14 @@ namespace {
 namespace json = boost::json;
 using Clock = std::chrono::steady_clock;
 
+// Arguments may have this much however small answers have to be.
+constexpr std::uint64_t kMinRequestBound = 64 * kKiB;
+// What one request is made into has this much besides its text, twice: 64 KiB may be 3 MiB of
+// numbers.
+constexpr std::uint64_t kRoomBesides = 8 * kMiB;
+// So that the sum of the two is one.
+constexpr std::uint64_t kMaxRoom = std::uint64_t{1} << 50;
+
 std::string quoted(std::string_view name) { return fmt::format("'{}'", quote_bounded(name)); }
 
 std::string seconds_text(std::chrono::nanoseconds time) {
@@ -34,6 +42,18 @@ std::string seconds_text(std::chrono::nanoseconds time) {
 
 // One call, from its arrival to its answer and, where a function does not come back, beyond.
 struct HostToolCallState {
+  HostToolCallState() = default;
+  // Whatever went wrong, a call is answered.
+  ~HostToolCallState() {
+    try {
+      if (answered) answered(HostToolAnswer::refused("the host failed."));
+    } catch (...) {
+      // Not even that can be said; who waits on it has said what then (`Answered`).
+    }
+  }
+  HostToolCallState(const HostToolCallState&) = delete;
+  HostToolCallState& operator=(const HostToolCallState&) = delete;
+
   std::string name;
   std::uint64_t framing_bytes = 0;
   HostToolRun::Answered answered;
@@ -41,6 +61,10 @@ struct HostToolCallState {
 
   const RegisteredHostTool* tool = nullptr;
   json::object arguments;
+  // What `arguments` have of what the host holds.
+  HeldShare held;
+  // An answer is promised to it.
+  bool reserved = false;
   std::optional<Clock::time_point> deadline;
   std::stop_source stop;
   // With the run's mutex.
@@ -58,6 +82,7 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
   std::shared_ptr<HostToolRegistry::State> shared;
   HostToolRunOptions options;
   HostToolCaller caller;
+  std::shared_ptr<HeldBytes> held;
   // The run's; valid until it was closed, which is when nothing here uses it any more.
   Crew* crew = nullptr;
 
@@ -89,22 +114,48 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
   // -- Arrival
   // -------------------------------------------------------------------------------------
 
-  void dispatch(std::string_view name, std::string_view arguments, std::uint64_t framing_bytes,
-                Answered answered) {
+  void dispatch(std::string_view name, std::string arguments, std::uint64_t framing_bytes,
+                Answered answered, HeldShare share) {
     const auto self = shared_from_this();
     const auto call = std::make_shared<HostToolCallState>();
-    call->name = name;
-    call->framing_bytes = framing_bytes;
     call->answered = std::move(answered);
-    observe(*call);
+    try {
+      call->name = name;
+      call->framing_bytes = framing_bytes;
+      call->held = share ? std::move(share) : HeldShare(held);
+      observe(*call);
+      admit(call, std::move(arguments));
+    } catch (const std::exception& error) {
+      fail(call, error.what());
+    }
+  }
+
+  void admit(const CallPointer& call, std::string arguments) {
     if (auto refusal = refuse_before_arguments(*call)) return answer(*call, *refusal);
-    if (auto refusal = read_arguments(*call, arguments)) return answer(*call, *refusal);
+    if (auto refusal = read_arguments(*call, std::move(arguments))) return answer(*call, *refusal);
     if (auto refusal = reserve(*call)) return answer(*call, *refusal);
     if (auto refusal = refuse_before_function(*call)) {
-      give_slot_back();
+      give_slot_back(*call);
       return answer(*call, *refusal);
     }
     enter(call);
+  }
+
+  // The host is out of memory, most likely, and the function was not called.
+  void fail(const CallPointer& call, std::string_view why) {
+    {
+      const std::lock_guard lock(mutex);
+      if (call->settled || call->running) return;
+      call->settled = true;
+      std::erase(unanswered, call);
+      std::erase(waiting, call);
+      if (std::exchange(call->reserved, false)) --counters.delivered;
+    }
+    log(LogLevel::error,
+        fmt::format("host tool {}: {}", quoted(call->name), escape_for_display(why)));
+    answer(*call, HostToolAnswer::refused(
+                      fmt::format("host tool {} was not called: the host has no room for it now.",
+                                  quoted(call->name))));
   }
 
   void observe(HostToolCallState& call) const {
@@ -142,8 +193,15 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
     return std::nullopt;
   }
 
-  std::optional<HostToolAnswer> read_arguments(HostToolCallState& call,
-                                               std::string_view text) const {
+  std::optional<HostToolAnswer> read_arguments(HostToolCallState& call, std::string text) const {
+    // The text is there until its strings stand in the value.
+    const std::uint64_t parsed = text.size() + kJsonValueBytes * json_values_at_most(text);
+    if (!call.held.resize(text.size() + parsed)) {
+      return HostToolAnswer::refused(
+          fmt::format("the arguments of host tool {} take {} bytes; of the {} that the host holds "
+                      "for the calls of a run at a time, {} are left.",
+                      quoted(call.name), text.size() + parsed, held->max(), held->left()));
+    }
     json::value value;
     try {
       value = parse_json(text);
@@ -157,11 +215,13 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
       return HostToolAnswer::refused(
           fmt::format("the arguments of host tool {} must be an object.", quoted(call.name)));
     }
+    text = {};
+    call.held.resize(parsed);
     return std::nullopt;
   }
 
   // The promise of one answer, made while there is still room for it.
-  std::optional<HostToolAnswer> reserve(const HostToolCallState& call) {
+  std::optional<HostToolAnswer> reserve(HostToolCallState& call) {
     const TransferLimits& caps = limits();
     const std::lock_guard lock(mutex);
     if (counters.delivered + 1 > caps.max_files) {
@@ -181,6 +241,7 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
           "no answer fits in the {} bytes that one may have here.", caps.max_bytes_per_file));
     }
     ++counters.delivered;
+    call.reserved = true;
     return std::nullopt;
   }
 
@@ -189,9 +250,9 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
     return there > cap || bytes > cap - there || framing > cap - there - bytes;
   }
 
-  void give_slot_back() {
+  void give_slot_back(HostToolCallState& call) {
     const std::lock_guard lock(mutex);
-    --counters.delivered;
+    if (std::exchange(call.reserved, false)) --counters.delivered;
   }
 
   std::optional<HostToolAnswer> refuse_before_function(const HostToolCallState& call) const {
@@ -225,7 +286,7 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
     }
     run_waiting();
     if (is_unknown_to_run(call)) {
-      give_slot_back();
+      give_slot_back(*call);
       answer(*call, HostToolAnswer::refused("the run is over."));
     }
   }
@@ -285,13 +346,20 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
   void execute(const CallPointer& call) {
     {
       const Crew::Busy busy(*crew);
-      std::optional<std::string> text = call_function(*call);
-      settle(call, text ? accept(*call, *text)
-                        : HostToolAnswer::refused(
-                              fmt::format("host tool {} failed.", quoted(call->name))));
+      contained("answering", [&] { settle(call, outcome_of(*call)); });
     }
     if (call->tool->tool.max_concurrency) call->tool->slots.give_back();
     came_back(*call);
+  }
+
+  HostToolAnswer outcome_of(const HostToolCallState& call) const {
+    try {
+      std::optional<std::string> text = call_function(call);
+      if (text) return accept(call, *text);
+    } catch (const std::exception&) {
+      // Out of memory for the text or for saying why; the sentence is the same.
+    }
+    return HostToolAnswer::refused(fmt::format("host tool {} failed.", quoted(call.name)));
   }
 
   // The answer as JSON text; absent when the function failed.
@@ -344,6 +412,7 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
       } else {
         --counters.delivered;
       }
+      call->reserved = false;
     }
     answer(*call, result);
   }
@@ -408,6 +477,7 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
     call->settled = true;
     std::erase(unanswered, call);
     --counters.delivered;
+    call->reserved = false;
     if (call->running) {
       call->running = false;
       --running;
@@ -444,6 +514,9 @@ HostToolRun::HostToolRun(std::shared_ptr<HostToolRegistry> registry, HostToolRun
   state_->registry = std::move(registry);
   state_->caller = {options.id.empty() ? random_hex(6) : std::move(options.id), options.key};
   state_->options = std::move(options);
+  state_->held = std::make_shared<HeldBytes>(
+      std::max(response_limits().max_total_bytes,
+               kRoomBesides + 2 * std::min(max_request_bytes(), kMaxRoom)));
   crew_ = std::make_unique<Crew>(state_->options.log);
   state_->crew = crew_.get();
   crew_->on_alarm([weak = std::weak_ptr(state_)] {
@@ -462,9 +535,15 @@ HostToolCounters HostToolRun::counters() const {
 
 const TransferLimits& HostToolRun::response_limits() const { return state_->limits(); }
 
-void HostToolRun::dispatch(std::string_view name, std::string_view arguments,
-                           std::uint64_t framing_bytes, Answered answered) {
-  state_->dispatch(name, arguments, framing_bytes, std::move(answered));
+std::uint64_t HostToolRun::max_request_bytes() const {
+  return std::max(response_limits().max_bytes_per_file, kMinRequestBound);
+}
+
+const std::shared_ptr<HeldBytes>& HostToolRun::held_bytes() const { return state_->held; }
+
+void HostToolRun::dispatch(std::string_view name, std::string arguments,
+                           std::uint64_t framing_bytes, Answered answered, HeldShare held) {
+  state_->dispatch(name, std::move(arguments), framing_bytes, std::move(answered), std::move(held));
 }
 
 HostToolAnswer HostToolRun::dispatch(std::string_view name, std::string_view arguments,
@@ -473,9 +552,9 @@ HostToolAnswer HostToolRun::dispatch(std::string_view name, std::string_view arg
   auto promise = std::make_shared<std::promise<HostToolAnswer>>();
   auto future = promise->get_future();
   crew_->post([state = state_, promise = std::move(promise), framing_bytes,
-               name = std::string(name), arguments = std::string(arguments)] {
-    state->dispatch(name, arguments, framing_bytes,
-                    [promise](const HostToolAnswer& answer) { promise->set_value(answer); });
+               name = std::string(name), arguments = std::string(arguments)]() mutable {
+    state->dispatch(name, std::move(arguments), framing_bytes,
+                    [promise](const HostToolAnswer& answer) { promise->set_value(answer); }, {});
   });
   try {
     return future.get();

@@ -13,6 +13,7 @@
 #include "casemate/core/host_tools.h"
 #include "casemate/core/spec.h"
 #include "casemate/host_tools/answer.h"
+#include "casemate/host_tools/held_bytes.h"
 #include "casemate/host_tools/registry.h"
 #include "casemate/sys/owner_process.h"
 
@@ -64,11 +65,18 @@ class HostToolRun {
   // The registry's.
   const TransferLimits& response_limits() const;
 
+  // What one request may have, its name and arguments: as much as an answer, at least 64 KiB.
+  std::uint64_t max_request_bytes() const;
+  // Of the run's calls, as text and as JSON, until their functions are back: as much as all answers
+  // may have, and at least room for one request. A call that finds no room is refused.
+  const std::shared_ptr<HeldBytes>& held_bytes() const;
+
   // Calls `name` with `arguments`, the text of a JSON object (or null: none), both as a program
   // sent them. `framing_bytes` count with the answer's. Refused, in this order, for:
   //   a run that is over; more than the cap of calls (a refused call counts);
   //   an unknown name; a tool that was not declared where that is required; one that acts in a
-  //   user's name; arguments that are no object or no JSON that is accepted (json.h);
+  //   user's name; arguments that find no room (`held_bytes`), are no object or no JSON that is
+  //   accepted (json.h);
   //   the number of answers, their bytes, an answer's own bytes, each when not even one byte more
   //   would fit;
   //   too many functions that did not come back; arguments that do not fit the schema;
@@ -77,8 +85,9 @@ class HostToolRun {
   //
   // `answered` is called exactly once, on this thread or another; what it throws is logged. Only
   // for threads of `crew`: the function runs on this one.
-  void dispatch(std::string_view name, std::string_view arguments, std::uint64_t framing_bytes,
-                Answered answered);
+  // `held` is what `arguments` have of `held_bytes` already.
+  void dispatch(std::string_view name, std::string arguments, std::uint64_t framing_bytes,
+                Answered answered, HeldShare held = {});
   // The same, on a thread of the crew, waited for.
   HostToolAnswer dispatch(std::string_view name, std::string_view arguments,
                           std::uint64_t framing_bytes = 0);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "casemate/base/json.h"
+#include "casemate/conformance/host_marks.h"
 #include "casemate/conformance/probe.h"
 #include "casemate/conformance/tool_run.h"
 #include "casemate/conformance/trial.h"
@@ -185,9 +186,62 @@ void calls_are_answered_after_a_cancellation(Trial& trial) {
                  "{'n': 1}\n");
 }
 
+// Says where it listens by a file that appears as a whole; ends when somebody asks it to, or nobody
+// comes.
+constexpr std::string_view kResident = R"py(
+import os, socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+server.settimeout(20)
+with open(sys.argv[1] + ".new", "w") as file:
+    file.write(str(server.getsockname()[1]))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+connection, _ = server.accept()
+connection.sendall(b"still here")
+)py";
+
+constexpr std::string_view kVisitor = R"py(
+import os, socket, sys, time
+until = time.monotonic() + float(sys.argv[2])
+while not os.path.exists(sys.argv[1]):
+    if time.monotonic() > until:
+        sys.exit("it left no file")
+    time.sleep(0.01)
+with open(sys.argv[1]) as file:
+    port = int(file.read())
+os.remove(sys.argv[1])
+with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+    print(connection.makefile().read())
+)py";
+
+void a_program_may_outlive_its_call(Trial& trial) {
+  // Of the sandbox, not of a call.
+  const std::string said = trial.spec().work_dir + "/port-" + fresh_mark();
+  {
+    const auto other = trial.sandbox().open_call({}, trial.control());
+    ExecRequest request;
+    request.command = Argv{{"python3", "-c", std::string(kResident), said}};
+    request.lifetime = Lifetime::sandbox;
+    other->start(request, trial.control());
+    if (!other->close()) {
+      throw Unmet("closing the call of a program with the sandbox's lifetime",
+                  "nothing else of the call is left", "its end cannot be shown");
+    }
+  }
+  const auto patience = std::to_string(kPatience.count());
+  expect_printed("a visit to a program of a call that was closed",
+                 trial.run({"python3", "-c", std::string(kVisitor), said, patience}),
+                 "still here\n");
+}
+
 std::string files(const BackendDeclarations& declared) {
   return declared.host_tool_transport == HostToolTransport::files
              ? "over files calls go one at a time, to no address"
+             : "";
+}
+
+std::string launched(const BackendDeclarations& declared) {
+  return declared.host_tool_transport == HostToolTransport::files
+             ? "over files the program of every probe outlives the exec that launched it"
              : "";
 }
 
@@ -214,6 +268,11 @@ std::span<const Probe> host_tools_probes() {
       {"calls-are-answered-after-a-cancellation",
        "a program is cancelled in the middle of a call, and the next run is answered",
        calls_are_answered_after_a_cancellation},
+      {"a-program-may-outlive-its-call",
+       "a program with the sandbox's lifetime is met by the next through its files and on loopback",
+       a_program_may_outlive_its_call,
+       {},
+       launched},
   });
   return kProbes;
 }

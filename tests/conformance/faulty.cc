@@ -34,7 +34,10 @@ class FaultyCall final : public Call {
   bool close() noexcept override { return good_->close(); }
 
   std::unique_ptr<Process> start(const ExecRequest& request, const CallControl& control) override {
-    if (!faults_->exec) return good_->start(request, control);
+    if (faults_->start) return faults_->start(*good_, request, control);
+    if (!faults_->exec || request.lifetime == Lifetime::sandbox) {
+      return good_->start(request, control);
+    }
     return std::make_unique<FaultyProcess>([this, request](const CallControl& waiting) {
       return faults_->exec(*good_, request, waiting);
     });

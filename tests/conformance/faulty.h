@@ -16,7 +16,7 @@
 namespace casemate::conformance_tests {
 
 // Each is called in the place of the good call's method, which it may call itself; empty: the good
-// one. `exec` stands for start and wait.
+// one. `exec` stands for start and wait of programs with their call's lifetime.
 struct Faults {
   std::function<void(Call& good, const std::string& path, std::string_view bytes,
                      const std::string& directory)>
@@ -33,6 +33,10 @@ struct Faults {
       list_dir{};
   std::function<ExecResult(Call& good, const ExecRequest& request, const CallControl& control)>
       exec{};
+  // In the place of `exec`.
+  std::function<std::unique_ptr<Process>(Call& good, const ExecRequest& request,
+                                         const CallControl& control)>
+      start{};
   std::function<std::unique_ptr<Call>(Sandbox& good, const CallProfile& profile,
                                       const CallControl& control)>
       open_call{};

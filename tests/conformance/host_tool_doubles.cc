@@ -210,6 +210,12 @@ std::vector<Double> host_tool_doubles() {
     return result;
   };
   all.push_back({"tells a cancellation as a signal", {Suite::host_tools}, std::move(faults)});
+  Faults short_lived;
+  short_lived.start = [](Call& good, ExecRequest request, const CallControl& control) {
+    request.lifetime = Lifetime::call;
+    return good.start(request, control);
+  };
+  all.push_back({"ends every program with its call", {Suite::host_tools}, std::move(short_lived)});
   return all;
 }
 

@@ -207,6 +207,9 @@ probe('mmap-huge', 9, 0, 1 << 21, 3, 0x40022, -1, 0)
 name = ctypes.create_string_buffer(b'x')
 probe('memfd-huge', 319, ctypes.addressof(name), 4 | 21 << 26)
 probe('shmget-huge', 29, 0, 1 << 21, 0o4000 | 0o1600)
+limits = ctypes.create_string_buffer((4).to_bytes(8, 'little') * 2)
+probe('prlimit-first', 302, 1, 7, ctypes.addressof(limits), 0)
+probe('prlimit-own', 302, 0, 4, 0, ctypes.addressof(limits))
 probe('x32-getpid', 0x40000000 + 39)
 # Newer than the review: cachestat, statmount, listmount, open_tree_attr, and what nobody knows yet.
 for number in 451, 457, 458, 459, 467, 468, 500, 1000, 0x3fffffff: probe(f'new-{number}', number, 0, 0, 0, 0, 0, 0)
@@ -237,7 +240,7 @@ for number in 451, 457, 458, 459, 467, 468, 500, 1000, 0x3fffffff: probe(f'new-{
           protocols +
           "socket-tcp-0 allowed\nsocket-tcp-6 allowed\nsocket-udp-0 allowed\n"
           "socket-udp-17 allowed\nmmap-huge ENOMEM\nmemfd-huge ENOMEM\nshmget-huge ENOMEM\n"
-          "x32-getpid ENOSYS\n"
+          "prlimit-first EPERM\nprlimit-own allowed\nx32-getpid ENOSYS\n"
           "new-451 ENOSYS\nnew-457 ENOSYS\nnew-458 ENOSYS\nnew-459 ENOSYS\nnew-467 ENOSYS\n"
           "new-468 ENOSYS\nnew-500 ENOSYS\nnew-1000 ENOSYS\nnew-1073741823 ENOSYS\n");
 }

@@ -209,6 +209,15 @@ void add_huge_page_rules(scmp_filter_ctx filter) {
   refuse_where(filter, "shmget", ENOMEM, SCMP_A2(SCMP_CMP_MASKED_EQ, SHM_HUGETLB, SHM_HUGETLB));
 }
 
+// Where a host's user has one id to give, the first process of an exec has the program's, and the
+// kernel lets equals lower each other's limits: that process's end would look like the provider's
+// failure.
+void add_limit_rules(scmp_filter_ctx filter) {
+  check(seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(prlimit64), 2,
+                         SCMP_A0(SCMP_CMP_MASKED_EQ, kInt, 1), SCMP_A2(SCMP_CMP_NE, 0)),
+        "prlimit64");
+}
+
 // The newest call of the review. From 424 on all architectures number their calls alike.
 constexpr std::uint32_t kLastReviewed = 450;  // set_mempolicy_home_node, Linux 5.17
 // Newer ones that give no new surface.
@@ -247,6 +256,7 @@ std::vector<unsigned char> compile() {
   add_rules(filter);
   add_socket_rules(filter);
   add_huge_page_rules(filter);
+  add_limit_rules(filter);
 
   std::FILE* file = std::tmpfile();
   if (file == nullptr) fail("tmpfile", errno);

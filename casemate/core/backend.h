@@ -27,7 +27,7 @@ struct BackendProbe {
   std::string engine{};
 };
 
-// One sandbox in a listing.
+// One sandbox in a listing. Key and kind are empty where another build's record cannot be read.
 struct SandboxRecord {
   std::string id{};
   std::string backend{};

@@ -59,6 +59,8 @@ AgentCall::AgentCall(const CallProfile& profile, sys::UniqueFd control_stream,
         throw InvalidArgument(fmt::format("call {} is open", id_),
                               "leave the id empty for a new one");
       }
+      // What a guest says to a version that it does not speak, and to nothing else.
+      if (failure.error == EPROTO) throw_another_build(parts_->info.id);
       throw SandboxUnavailable(fmt::format("the sandbox could not open call {}: {}", id_,
                                            std::generic_category().message(failure.error)));
     }

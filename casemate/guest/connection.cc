@@ -21,6 +21,12 @@ void throw_guest_lied(std::string_view what) {
       "dispose it and acquire a new one");
 }
 
+void throw_another_build(std::string_view sandbox_id) {
+  throw SandboxUnavailable(
+      fmt::format("the sandbox {} was made by another build of Casemate", sandbox_id),
+      "acquiring its key (casemate run) replaces it, disposing it (casemate rm) ends it");
+}
+
 void throw_guest_gone() {
   throw SandboxUnavailable("the sandbox closed its connection before it had answered",
                            "it has ended or was ended; acquire a new one");

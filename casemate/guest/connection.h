@@ -37,6 +37,8 @@ class StopEvent {
 // The guest broke the protocol or its stream ended: `SandboxUnavailable` with `what` in the text.
 [[noreturn]] void throw_guest_lied(std::string_view what);
 [[noreturn]] void throw_guest_gone();
+// The sandbox of that id is of a build whose protocol or record is another: `SandboxUnavailable`.
+[[noreturn]] void throw_another_build(std::string_view sandbox_id);
 
 // `until` came: `SandboxTimeout` that names whose patience it was.
 [[noreturn]] void throw_timed_out(const CallControl& control);

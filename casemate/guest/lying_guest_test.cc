@@ -214,6 +214,13 @@ TEST_F(LyingGuest, AWrongAnswerToOpeningIsAViolation) {
   EXPECT_EQ(accounting_->closings, std::vector<bool>(7, false));
 }
 
+TEST_F(LyingGuest, AGuestOfAnotherBuildIsNamedWithWhatReplacesIt) {
+  guest_.answer_to_open =
+      framed(FrameType::failed, encode(Failure{FailureReason::no_resources, EPROTO, "version"}));
+  expect_refusal<SandboxUnavailable>([&] { open(); },
+                                     {"another build of Casemate", "casemate run", "casemate rm"});
+}
+
 TEST_F(LyingGuest, AGuestThatClosesOrFailsInsteadOfOpeningIsUnavailable) {
   guest_.answer_to_open = "";
   expect_refusal<SandboxUnavailable>([&] { open(); }, "closed its connection");

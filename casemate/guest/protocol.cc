@@ -115,6 +115,8 @@ std::string encode(const OpenCall& message) {
       .take();
 }
 
+std::uint32_t decode_version(std::string_view payload) { return Reader(payload).u32(); }
+
 OpenCall decode_open_call(std::string_view payload) {
   return whole(payload, [](Reader& reader) {
     OpenCall message;

@@ -146,6 +146,9 @@ struct OpenCall {
 };
 
 std::string encode(const OpenCall& message);
+// The version alone, which is first in every version of the protocol: the rest can be decoded only
+// when it is ours.
+std::uint32_t decode_version(std::string_view payload);
 // The version is the caller's to check; the id is checked.
 OpenCall decode_open_call(std::string_view payload);
 

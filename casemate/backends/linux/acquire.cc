@@ -12,6 +12,7 @@
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent_sandbox.h"
+#include "casemate/guest/connection.h"
 
 namespace casemate {
 
@@ -59,15 +60,15 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
   // Another thread may have made it meanwhile.
   if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
   if (UniqueFd directory = open_sandbox(found.sandboxes(), digest)) {
-    std::optional<Record> record = read_record(directory.get());
+    Record record = read_record(directory.get(), digest);
     // Without a wish: if this spec is refused, what the others wished still counts.
     std::optional<UniqueFd> lease = take_lease(directory.get(), std::nullopt, control);
-    const std::string id = record ? record->id : new_sandbox_id();
-    if (record && lease) {
-      if (record->fingerprint == fingerprint) {
+    const std::string id = record.id;
+    if (lease) {
+      if (record.fingerprint == fingerprint) {
         change_keep_idle(lease->get(), spec.keep_idle);
         return hold(digest,
-                    {.record = std::move(*record),
+                    {.record = std::move(record),
                      .directory = std::move(directory),
                      .lease = std::move(*lease),
                      .keep_idle = KeepIdle(spec.keep_idle)},
@@ -110,11 +111,12 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::attach(const SandboxKey& key, std::
   if (const auto held = held_.find(digest)) return hand_out(held, /*reused=*/true);
   UniqueFd directory = open_sandbox(found.sandboxes(), digest);
   if (directory) {
-    std::optional<Record> record = read_record(directory.get());
+    Record record = read_record(directory.get(), digest);
     std::optional<UniqueFd> lease = take_lease(directory.get(), std::nullopt, control);
-    if (record && lease) {
+    if (lease) {
+      if (record.fingerprint.empty()) guest::throw_another_build(record.id);
       return hold(digest,
-                  {.record = std::move(*record),
+                  {.record = std::move(record),
                    .directory = std::move(directory),
                    .lease = std::move(*lease)},
                   /*reused=*/true);

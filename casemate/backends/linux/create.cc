@@ -56,7 +56,14 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
   std::optional<std::uint64_t> number;
   const auto leave_nothing = [&] {
     if (number) keeper_.give_up(*number);
-    end(found.fresh(), record.id);
+    try {
+      end(found.fresh(), record.id);
+    } catch (const std::exception& error) {
+      // Why there is no sandbox is what the caller has to hear; the next sweep ends what is left.
+      write_log(options_.log, LogLevel::warning,
+                fmt::format("linux: ending sandbox {}, which could not be made: {}", record.id,
+                            error.what()));
+    }
   };
   try {
     sys::make_directory_at(found.fresh(), record.id.c_str(), 0700);
@@ -71,7 +78,7 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
         record.cpu_seconds = spec.resources.cpu_seconds->value;
       }
     }
-    sys::write_file_at(directory.get(), guest::kRecordName, encode_record(record), 0600);
+    write_record(directory.get(), record);
     sys::write_file_at(directory.get(), guest::kBusyLockName, "", 0600);
     mark_used(directory.get());
     number = ask_keeper(record, spec, image, directory.get(), control);

@@ -50,8 +50,9 @@ bool LinuxBackend::Impl::end_wanted(const std::string& digest,
   const std::shared_ptr<const StateDirectory> kept = state();
   const StateDirectory& found = *kept;
   const UniqueFd directory = open_sandbox(found.sandboxes(), digest);
-  const std::optional<Record> first = directory ? read_record(directory.get()) : std::nullopt;
-  if (!first || !wanted(*first)) return false;
+  if (!directory) return false;
+  const Record first = read_record(directory.get(), digest);
+  if (!wanted(first)) return false;
   try {
     CallControl patience;
     patience.deadline = std::chrono::steady_clock::now() + kLockPatience;
@@ -59,15 +60,20 @@ bool LinuxBackend::Impl::end_wanted(const std::string& digest,
                                          FileLock::Kind::exclusive, patience, "the sandbox's lock");
     // Another may have taken its place while this one waited.
     const UniqueFd current = open_sandbox(found.sandboxes(), digest);
-    const std::optional<Record> record = current ? read_record(current.get()) : std::nullopt;
-    return record && wanted(*record) && discard(digest, record->id);
+    if (!current) return false;
+    const Record record = read_record(current.get(), digest);
+    return wanted(record) && discard(digest, record.id);
   } catch (const std::exception& error) {
     write_log(options_.log, LogLevel::error,
-              fmt::format("linux: ending sandbox {} (scope '{}', thread '{}'): {}", first->id,
-                          escape_for_display(first->key.scope),
-                          escape_for_display(first->key.thread_id), error.what()));
+              fmt::format("linux: ending sandbox {} (scope '{}', thread '{}'): {}", first.id,
+                          escape_for_display(first.key.scope),
+                          escape_for_display(first.key.thread_id), error.what()));
     return false;
   }
+}
+
+const ControlGroupLayout& LinuxBackend::Impl::groups_of(const Record& record) const {
+  return record.groups == ControlGroupLayout{} ? groups_.layout : record.groups;
 }
 
 // Under the key's lock. Returns whether it lived.
@@ -101,13 +107,11 @@ bool LinuxBackend::Impl::discard(const std::string& digest, const std::string& i
 bool LinuxBackend::Impl::end(int parent, const std::string& name) {
   const UniqueFd directory = open_sandbox(parent, name);
   if (!directory) return false;
-  const std::optional<Record> record = read_record(directory.get());
-  const bool lived = kill_agent(directory.get());
   // The directory's name is the id wherever it was not given another.
-  const std::string id = record ? record->id : name;
+  const Record record = read_record(directory.get(), name);
+  const bool lived = kill_agent(directory.get());
   bool gone = true;
-  for (const std::string& group :
-       sandbox_directories(record ? record->groups : groups_.layout, id)) {
+  for (const std::string& group : sandbox_directories(groups_of(record), record.id)) {
     if (sys::remove_control_group(group) != 0) gone = false;
   }
   // Otherwise it stays for the next sweep, which finds the groups by it.
@@ -157,8 +161,7 @@ void LinuxBackend::Impl::sweep_sandboxes() {
     if (!lock) continue;
     const UniqueFd current = open_sandbox(found.sandboxes(), digest);
     if (!current || is_alive(current.get())) continue;
-    const std::optional<Record> record = read_record(current.get());
-    discard(digest, record ? record->id : new_sandbox_id());
+    discard(digest, read_record(current.get(), digest).id);
   }
 }
 

@@ -36,6 +36,13 @@ auto as_provider(Act&& act) {
   }
 }
 
+// 0 where it is not known, or was written by a clock that is ahead: that of another time namespace.
+std::chrono::seconds age_of(const Record& record) {
+  const std::uint64_t now = boot_time();
+  if (record.created == 0 || record.created > now) return {};
+  return std::chrono::seconds((now - record.created) / 1000000000);
+}
+
 }  // namespace
 
 LinuxBackend::Impl::Impl(LinuxBackendOptions options)
@@ -72,24 +79,24 @@ std::vector<SandboxRecord> LinuxBackend::Impl::list() {
   held_.drop_dead();
   sweep(/*everything=*/true);
   std::vector<SandboxRecord> records;
-  const std::uint64_t now = boot_time();
   for (const std::string& digest : sys::list_directory_at(found.sandboxes(), ".")) {
     const UniqueFd directory = open_sandbox(found.sandboxes(), digest);
-    if (!directory || !is_alive(directory.get())) continue;
-    const std::optional<Record> record = read_record(directory.get());
-    if (!record) continue;
-    const SandboxUse use = read_use(record->groups, record->id);
+    if (!directory) continue;
+    // First: one that ends in this moment has no record any more, but then it is not alive either.
+    const Record record = read_record(directory.get(), digest);
+    if (!is_alive(directory.get())) continue;
+    const SandboxUse use = read_use(groups_of(record), record.id);
     records.push_back(
-        {.id = record->id,
+        {.id = record.id,
          .backend = "linux",
          .isolation = Isolation::container,
-         .key = record->key,
-         .kind = record->kind,
-         .age = std::chrono::seconds((now - record->created) / 1000000000),
+         .key = record.key,
+         .kind = record.kind,
+         .age = age_of(record),
          .idle = use.processes > 0 ? std::chrono::seconds{0} : idle_time(directory.get()),
          .processes = use.processes,
          .memory_bytes = use.memory_bytes,
-         .labels = record->labels});
+         .labels = record.labels});
   }
   return records;
 }
@@ -110,8 +117,9 @@ int LinuxBackend::dispose(const SandboxKey& key) noexcept {
 }
 
 int LinuxBackend::dispose_scope(std::string_view scope, std::string_view thread_id) noexcept {
+  // No key has an empty part: that is a record which cannot be read.
   return impl_->dispose_where([&](const Record& record) {
-    return record.key.scope == scope && record.key.thread_id == thread_id;
+    return !scope.empty() && record.key.scope == scope && record.key.thread_id == thread_id;
   });
 }
 

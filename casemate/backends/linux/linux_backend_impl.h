@@ -70,6 +70,8 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
                                     bool reused);
   bool end_wanted(const std::string& digest,
                   const std::function<bool(const linux_backend::Record&)>& wanted);
+  // Where its control groups are; by a record that does not say it, where they would be now.
+  const linux_backend::ControlGroupLayout& groups_of(const linux_backend::Record& record) const;
   bool discard(const std::string& digest, const std::string& id);
   bool end(int parent, const std::string& name);
   void sweep(bool everything) noexcept;

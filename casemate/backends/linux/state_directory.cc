@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <stdio.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -68,6 +69,8 @@ std::string text_of(const json::value& value) {
 
 namespace {
 
+constexpr std::uint64_t kRecordVersion = 1;
+
 json::value encode_place(const std::optional<ControllerPlace>& place) {
   if (!place) return nullptr;
   return json::object{{"base", text_value(place->base)}, {"unified", place->unified}};
@@ -104,7 +107,7 @@ std::string encode_record(const Record& record) {
   for (const auto& [name, value] : record.environment) {
     environment.push_back(json::array{text_value(name), text_value(value)});
   }
-  return serialise_json(json::object{{"version", 1},
+  return serialise_json(json::object{{"version", kRecordVersion},
                                      {"id", record.id},
                                      {"scope", text_value(record.key.scope)},
                                      {"thread_id", text_value(record.key.thread_id)},
@@ -124,43 +127,70 @@ std::string encode_record(const Record& record) {
                                      {"cpu_millis", record.cpu_millis}});
 }
 
+namespace {
+
+std::set<Limit> limits_of(const json::value& value) {
+  std::set<Limit> limits;
+  for (const auto& limit : value.as_array()) {
+    limits.insert(parse_limit(std::string(limit.as_string())));
+  }
+  return limits;
+}
+
+std::map<std::string, std::string> pairs_of(const json::value& value) {
+  std::map<std::string, std::string> pairs;
+  for (const auto& pair : value.as_array()) {
+    pairs.emplace(text_of(pair.at(0)), text_of(pair.at(1)));
+  }
+  return pairs;
+}
+
+std::uint64_t number_of(const json::value& value) { return value.to_number<std::uint64_t>(); }
+
+// Directories are called by it.
+bool is_usable_id(const std::string& id) {
+  return !id.empty() && id != "." && id != ".." &&
+         id.find_first_of(std::string_view("/\0", 2)) == id.npos;
+}
+
+}  // namespace
+
 std::optional<Record> decode_record(std::string_view text) {
   try {
     const json::value value = parse_json(text);
     const json::object& object = value.as_object();
-    const auto string = [&](const char* name) { return text_of(object.at(name)); };
-    const auto limits = [&](const char* name) {
-      std::set<Limit> found;
-      for (const auto& limit : object.at(name).as_array()) {
-        found.insert(parse_limit(std::string(limit.as_string())));
+    Record record;
+    record.id = text_of(object.at("id"));
+    if (!is_usable_id(record.id)) return std::nullopt;
+    record.key = {text_of(object.at("scope")), text_of(object.at("thread_id")),
+                  text_of(object.at("agent_dir"))};
+    record.kind = text_of(object.at("kind"));
+    bool whole = true;
+    const auto read = [&](const char* name, auto& field, const auto& as) {
+      try {
+        field = as(object.at(name));
+      } catch (const std::exception&) {
+        whole = false;
       }
-      return found;
     };
-    if (object.at("version").to_number<int>() != 1) return std::nullopt;
-    Record record{.id = string("id"),
-                  .key = {string("scope"), string("thread_id"), string("agent_dir")},
-                  .kind = string("kind"),
-                  .fingerprint = string("fingerprint"),
-                  .image = string("image"),
-                  .environment = {},
-                  .work_dir = string("work_dir"),
-                  .created = object.at("created").to_number<std::uint64_t>(),
-                  .labels = {},
-                  .limits_not_held = limits("limits_not_held"),
-                  .groups = decode_layout(object.at("groups").as_object()),
-                  .ungrouped = limits("ungrouped"),
-                  .pids = object.at("pids").to_number<std::uint64_t>(),
-                  .cpu_seconds = object.at("cpu_seconds").to_number<std::uint64_t>(),
-                  .cpu_millis = object.at("cpu_millis").to_number<std::uint64_t>()};
-    for (const auto& label : object.at("labels").as_array()) {
-      record.labels.emplace(text_of(label.at(0)), text_of(label.at(1)));
-    }
-    for (const auto& variable : object.at("environment").as_array()) {
-      record.environment.emplace(text_of(variable.at(0)), text_of(variable.at(1)));
-    }
+    std::uint64_t version = 0;
+    read("version", version, number_of);
+    read("fingerprint", record.fingerprint, text_of);
+    read("image", record.image, text_of);
+    read("environment", record.environment, pairs_of);
+    read("work_dir", record.work_dir, text_of);
+    read("created", record.created, number_of);
+    read("labels", record.labels, pairs_of);
+    read("limits_not_held", record.limits_not_held, limits_of);
+    read("groups", record.groups,
+         [](const json::value& groups) { return decode_layout(groups.as_object()); });
+    read("ungrouped", record.ungrouped, limits_of);
+    read("pids", record.pids, number_of);
+    read("cpu_seconds", record.cpu_seconds, number_of);
+    read("cpu_millis", record.cpu_millis, number_of);
+    if (!whole || version != kRecordVersion) record.fingerprint.clear();
     return record;
   } catch (const std::exception&) {
-    // Not of this build, or not ours.
     return std::nullopt;
   }
 }
@@ -293,12 +323,24 @@ UniqueFd open_sandbox(int parent, const std::string& name) {
   return UniqueFd(openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-std::optional<Record> read_record(int directory) {
+Record read_record(int directory, const std::string& name) {
+  std::optional<Record> record;
   try {
     const auto text = sys::read_file_if_there(directory, guest::kRecordName, 1 << 20);
-    return text ? decode_record(*text) : std::nullopt;
+    if (text) record = decode_record(*text);
   } catch (const std::system_error&) {
-    return std::nullopt;
+    // As one that is not there.
+  }
+  if (record) return std::move(*record);
+  Record unknown;
+  unknown.id = name;
+  return unknown;
+}
+
+void write_record(int directory, const Record& record) {
+  sys::write_file_at(directory, guest::kNextRecordName, encode_record(record), 0600);
+  if (renameat(directory, guest::kNextRecordName, directory, guest::kRecordName) < 0) {
+    sys::throw_errno("writing a sandbox's record");
   }
 }
 
@@ -321,7 +363,7 @@ void remove_sandbox_directory(int parent, const std::string& name) noexcept {
   const UniqueFd directory = open_sandbox(parent, name);
   if (!directory) return;
   for (const char* file : {guest::kAgentSocketName, guest::kLeaseSocketName, guest::kBusyLockName,
-                           guest::kRecordName}) {
+                           guest::kNextRecordName, guest::kRecordName}) {
     unlinkat(directory.get(), file, 0);
   }
   unlinkat(parent, name.c_str(), AT_REMOVEDIR);

@@ -36,6 +36,7 @@ struct Record {
   std::string id;
   SandboxKey key;
   std::string kind;
+  // Empty where this build cannot read all of the record: nothing may be adopted by it then.
   std::string fingerprint;
   std::string image;
   // The image's own variables, for every program.
@@ -58,8 +59,10 @@ struct Record {
   friend bool operator==(const Record&, const Record&) = default;
 };
 
-// A record that is not one of ours gives nothing.
 std::string encode_record(const Record& record);
+// A sandbox may outlive the build that made it, and is listed and ended by the next one too: what
+// tells whose it is (id, key, kind) is enough for a record. Whatever else is missing, or is not as
+// this build writes it, leaves the fingerprint empty. Without the former it gives nothing.
 std::optional<Record> decode_record(std::string_view text);
 
 // A lock on a file, of this process and thread alone. Given back before it is closed: a forked
@@ -85,8 +88,8 @@ class FileLock {
   int owner_;
 };
 
-// Where the state of that user is when nobody says otherwise. `runtime_dir` is XDG_RUNTIME_DIR, null
-// where it is not set.
+// Where the state of that user is when nobody says otherwise. `runtime_dir` is XDG_RUNTIME_DIR,
+// null where it is not set.
 std::string default_state_directory(uid_t user, const char* runtime_dir);
 
 class StateDirectory {
@@ -125,8 +128,11 @@ std::string new_sandbox_id();
 // The directory of that name, to go through; invalid when it is not there.
 sys::UniqueFd open_sandbox(int parent, const std::string& name);
 
-// The record of the sandbox in that directory; absent when there is none that this build can read.
-std::optional<Record> read_record(int directory);
+// The record of the sandbox in that directory, which is called `name`. Where this build can read
+// none: one with the name as its id, and nothing else.
+Record read_record(int directory, const std::string& name);
+// Writes it, or another in its place: whoever reads meanwhile has the one or the other.
+void write_record(int directory, const Record& record);
 
 // Connects to a socket in a sandbox's directory. Absent when nobody listens there.
 std::optional<sys::UniqueFd> connect_to(int directory, const char* name);

@@ -6,10 +6,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <boost/json.hpp>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
+#include <string_view>
 
 #include "casemate/core/errors.h"
 #include "casemate/sys/file.h"
@@ -68,11 +74,61 @@ TEST(StateRecord, WhatIsNotOneOfOursGivesNothing) {
   for (const char* text : {"", "{}", "[]", "null", "{\"version\":2}", "{\"version\":1,\"id\":7}"}) {
     EXPECT_EQ(decode_record(text), std::nullopt) << text;
   }
-  std::string other = encode_record(sample());
-  other.replace(other.find("\"version\":1"), 11, "\"version\":9");
-  EXPECT_EQ(decode_record(other), std::nullopt);
-  other = encode_record(sample());
-  EXPECT_EQ(decode_record(other.substr(0, other.size() - 1)), std::nullopt);
+  const std::string whole = encode_record(sample());
+  EXPECT_EQ(decode_record(whole.substr(0, whole.size() - 1)), std::nullopt);
+  for (const char* id : {"", ".", "..", "a/b", "\\u0000"}) {
+    std::string other = whole;
+    other.replace(other.find(sample().id), sample().id.size(), id);
+    EXPECT_EQ(decode_record(other), std::nullopt)
+        << "directories are called by the id '" << id << "'";
+  }
+}
+
+TEST(StateRecord, OneOfAnotherBuildSaysWhoseItIsAndIsNotAdopted) {
+  const auto is_known = [](const std::string& text) {
+    const std::optional<Record> record = decode_record(text);
+    return record && record->id == sample().id && record->key == sample().key &&
+           record->kind == sample().kind && record->fingerprint.empty();
+  };
+  const boost::json::object whole = boost::json::parse(encode_record(sample())).as_object();
+  const std::set<std::string_view> needed = {"id", "scope", "thread_id", "agent_dir", "kind"};
+  for (const auto& field : whole) {
+    boost::json::object without = whole;
+    without.erase(field.key());
+    const std::string text = boost::json::serialize(without);
+    if (needed.contains(std::string_view(field.key()))) {
+      EXPECT_EQ(decode_record(text), std::nullopt) << field.key();
+      continue;
+    }
+    EXPECT_TRUE(is_known(text)) << "without " << field.key();
+    boost::json::object changed = whole;
+    changed[field.key()] = boost::json::array{true};
+    EXPECT_TRUE(is_known(boost::json::serialize(changed))) << field.key() << " of another type";
+  }
+  boost::json::object later = whole;
+  later["version"] = 2;
+  EXPECT_TRUE(is_known(boost::json::serialize(later)));
+  later = whole;
+  later["something new"] = 1;
+  EXPECT_EQ(decode_record(boost::json::serialize(later)), sample());
+}
+
+TEST_F(StateDirectoryTest, ARecordIsReplacedAsAWholeAndOneThatCannotBeReadHasTheDirectorysName) {
+  const sys::UniqueFd directory(open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  Record unknown;
+  unknown.id = "name";
+  EXPECT_EQ(read_record(directory.get(), "name"), unknown) << "there is none";
+  write_record(directory.get(), sample());
+  std::ifstream before(path_ / "record.json");
+  Record adopted = sample();
+  adopted.key.scope = "another";
+  write_record(directory.get(), adopted);
+  EXPECT_EQ(read_record(directory.get(), "name"), adopted);
+  EXPECT_EQ(decode_record(std::string(std::istreambuf_iterator<char>(before), {})), sample())
+      << "whoever had it open has it";
+  EXPECT_FALSE(std::filesystem::exists(path_ / "record.next"));
+  sys::write_file_at(directory.get(), "record.json", "\xff{", 0600);
+  EXPECT_EQ(read_record(directory.get(), "name"), unknown);
 }
 
 TEST_F(StateDirectoryTest, MakesItsPartsForItsUserAlone) {

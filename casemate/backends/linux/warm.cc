@@ -72,8 +72,7 @@ std::shared_ptr<const HeldSandbox> LinuxBackend::Impl::adopt_ready(const Sandbox
   // Nobody else looks at these members: what the pool has held in it needs the others only.
   ready->record.key = key;
   ready->record.labels = spec.labels;
-  sys::write_file_at(ready->directory.get(), guest::kRecordName, encode_record(ready->record),
-                     0600);
+  write_record(ready->directory.get(), ready->record);
   if (renameat2(found->sandboxes(), place.c_str(), found->sandboxes(), digest.c_str(),
                 RENAME_NOREPLACE) < 0) {
     // Somebody disposed it in this moment.

@@ -357,7 +357,8 @@ class Keeper {
   // Where it is now, under whatever name a dispose or a sweep has given it. Files first: a name
   // that another sandbox took in between stays, because its directory is not empty.
   static void remove_directory(int directory) {
-    for (const char* name : {kAgentSocketName, kLeaseSocketName, kBusyLockName, kRecordName}) {
+    for (const char* name :
+         {kAgentSocketName, kLeaseSocketName, kBusyLockName, kNextRecordName, kRecordName}) {
       unlinkat(directory, name, 0);
     }
     try {

@@ -35,7 +35,8 @@ inline constexpr std::size_t kControlGroupPathBytes = 256;
 
 // Asks for one sandbox. Descriptors that come with it: the sandbox's own state directory (O_PATH),
 // then, with `has_image`, the image's root directory (the agent keeps that descriptor, and with it
-// the lock it carries, as long as it lives), then, of each group that the agent shall live in, the open file by which it joins (see `Place`).
+// the lock it carries, as long as it lives), then, of each group that the agent shall live in, the
+// open file by which it joins (see `Place`).
 struct CreateSandbox {
   // Repeated in the answer. Above 0.
   std::uint64_t number;
@@ -81,6 +82,8 @@ inline constexpr char kAgentSocketName[] = "agent.sock";
 inline constexpr char kLeaseSocketName[] = "lease.sock";
 inline constexpr char kBusyLockName[] = "busy.lock";
 inline constexpr char kRecordName[] = "record.json";
+// What becomes it, while it is being written.
+inline constexpr char kNextRecordName[] = "record.next";
 
 // What a connection to the lease socket says to become a lease, and again, then without an answer,
 // to change its mind. One that says nothing (a listing that only looks whether somebody listens)

@@ -167,6 +167,15 @@ TEST_F(LyingHost, AnotherVersionIsToldSo) {
   EXPECT_TRUE(closes(control_));
 }
 
+TEST_F(LyingHost, AnotherVersionIsToldSoWhateverElseItsHostSays) {
+  say(control_, framed(FrameType::open_call,
+                       Writer().u32(kProtocolVersion + 1).string("another layout").take()));
+  const std::optional<Frame> answer = hear(control_);
+  ASSERT_TRUE(answer && is(*answer, FrameType::failed));
+  EXPECT_EQ(decode_failure(answer->payload).error, EPROTO);
+  EXPECT_TRUE(closes(control_));
+}
+
 TEST_F(LyingHost, MoreDescriptorsThanAFrameMayCarryEndIt) {
   const std::vector<int> many(kMaxFrameDescriptors + 1, control_.get());
   say(control_, framed(FrameType::open_call, encode(OpenCall{kProtocolVersion, kId})), many);

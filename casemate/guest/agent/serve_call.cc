@@ -114,12 +114,12 @@ class CallProcess {
       std::optional<Frame> frame = await_frame(control_.get(), reader_);
       if (!frame) return false;
       if (!is(*frame, FrameType::open_call)) throw ProtocolError("no open_call");
-      const OpenCall request = decode_open_call(frame->payload);
-      if (request.version != kProtocolVersion) {
+      if (decode_version(frame->payload) != kProtocolVersion) {
         answer(FrameType::failed, encode(Failure{FailureReason::no_resources, EPROTO,
                                                  "the guest speaks another protocol version"}));
         return false;
       }
+      const OpenCall request = decode_open_call(frame->payload);
       groups_ = std::move(frame->descriptors);
       const sys::UniqueFd host_tools = take_host_tool_socket(request.host_tools);
       if (request.cpu_limit_ns != 0) {

@@ -9,6 +9,8 @@
 #include "apps/casemate/run_program.h"
 #include "apps/casemate/verbs.h"
 #include "apps/casemate/wiring.h"
+#include "casemate/images/reference.h"
+#include "casemate/images/store.h"
 
 namespace casemate::app {
 
@@ -16,12 +18,17 @@ int run(const ParsedLine& line, const Config& config) {
   const Log log = make_log(line);
   const Backends backends = make_backends(config, log);
   std::optional<RunOptions> options;
+  images::ImageReference image;
   read_line(line, [&](const ParsedLine& given) {
     RunOptions read = read_run_options(given, host_variable);
     refuse_unknown_backend(read, backends);
+    image = images::parse_image_reference(read.image);
     options = std::move(read);
   });
   add_host_tools(*options, config.host_tools);
+  if (options->check) {
+    images::ImageStore(image_store_options(config, log)).check(image, {});
+  }
   return run_program(*options, backends, log);
 }
 

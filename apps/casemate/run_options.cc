@@ -101,7 +101,8 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      ValueForm::text, kIdentities},
     {"--label", "NAME=VALUE", kMany, "none", "kept with the sandbox", "--label job=nightly"},
     {"--check", "", kOnce, "off",
-     "match everything, start nothing: exit 0 or the refusal; with --json, "
+     "match everything, start nothing: exit 0 or the refusal; it asks no registry for an image and "
+     "does not make --out-dir; with --json, "
      "{\"check\":\"passed\",\"error\":null} or the refusal's object",
      "--check"},
     {"--image", "REF", kOnce, "host",

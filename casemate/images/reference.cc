@@ -30,6 +30,25 @@ bool is_word(char c) { return is_lower_or_digit(c) || (c >= 'A' && c <= 'Z') || 
       "registry reference like docker.io/library/python:3.13-slim is accepted");
 }
 
+bool is_hex(std::string_view digits) {
+  return std::ranges::all_of(
+      digits, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+// Whatever begins like an id is one: as a registry reference it would name a stranger's image, in a
+// repository called "sha256".
+std::string take_id(std::string_view text) {
+  const std::string_view digits = text.substr(kDigestPrefix.size());
+  if (digits.size() < kMinIdDigits || digits.size() > kHexDigits || !is_hex(digits)) {
+    throw InvalidArgument(
+        fmt::format("the image id '{}' is refused; sha256: and {} to {} lower-case hex digits are "
+                    "accepted",
+                    escape_for_display(text), kMinIdDigits, kHexDigits),
+        "`casemate image ls` shows the ids of what is here");
+  }
+  return std::string(text);
+}
+
 bool is_tag(std::string_view tag) {
   return !tag.empty() && tag.size() <= kMaxTagBytes && is_word(tag.front()) &&
          std::ranges::all_of(tag, [](char c) { return is_word(c) || c == '.' || c == '-'; });
@@ -94,7 +113,7 @@ ImageReference parse_registry(std::string_view text) {
   if (colon != rest.npos) {
     reference.tag = rest.substr(colon + 1);
     if (!is_tag(reference.tag)) {
-      refuse(text, "its tag is none; up to 128 letters, digits, _ . - are accepted");
+      refuse(text, "its tag is not one: up to 128 letters, digits, _ . - are accepted");
     }
     rest = rest.substr(0, colon);
   }
@@ -112,8 +131,8 @@ ImageReference parse_registry(std::string_view text) {
     const std::size_t end = part.find('/');
     if (!is_path_component(part.substr(0, end))) {
       refuse(text,
-             "its name is none; lower-case letters and digits, parted by . _ __ - and /, are "
-             "accepted");
+             "it is not a repository's name: lower-case letters and digits, parted by . _ __ - and "
+             "/, are accepted");
     }
     if (end == part.npos) break;
     part.remove_prefix(end + 1);
@@ -137,9 +156,7 @@ ImageReference parse_registry(std::string_view text) {
 bool is_digest(std::string_view text) {
   if (!text.starts_with(kDigestPrefix)) return false;
   text.remove_prefix(kDigestPrefix.size());
-  return text.size() == kHexDigits && std::ranges::all_of(text, [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return text.size() == kHexDigits && is_hex(text);
 }
 
 ImageReference parse_image_reference(std::string_view text) {
@@ -166,7 +183,7 @@ ImageReference parse_image_reference(std::string_view text) {
       if (colon != path.npos && path.find('/', colon) == path.npos) {
         reference.tag = path.substr(colon + 1);
         if (!is_tag(reference.tag)) {
-          refuse(text, "its tag is none; up to 128 letters, digits, _ . - are accepted");
+          refuse(text, "its tag is not one: up to 128 letters, digits, _ . - are accepted");
         }
         path = path.substr(0, colon);
       }
@@ -174,8 +191,8 @@ ImageReference parse_image_reference(std::string_view text) {
       return reference;
     }
     case ImageForm::registry:
-      if (!is_digest(text)) return parse_registry(text);
-      reference.id = text;
+      if (!text.starts_with(kDigestPrefix)) return parse_registry(text);
+      reference.id = take_id(text);
       return reference;
   }
   refuse(text, "its form is unknown");

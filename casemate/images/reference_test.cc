@@ -5,6 +5,7 @@
 #include <string>
 
 #include "casemate/core/errors.h"
+#include "tests/support/expect_refusal.h"
 
 namespace casemate::images {
 namespace {
@@ -36,6 +37,21 @@ TEST(ImageReference, ADigestCountsAndATagBesideItDoesNot) {
 
 TEST(ImageReference, AnIdNamesAnImageOfTheStore) {
   EXPECT_EQ(parse_image_reference(kDigest).id, kDigest);
+  for (const std::size_t digits : {12U, 63U}) {
+    const std::string begun = "sha256:" + std::string(digits, 'a');
+    const ImageReference reference = parse_image_reference(begun);
+    EXPECT_EQ(reference.id, begun);
+    EXPECT_EQ(reference.repository, "");
+  }
+}
+
+TEST(ImageReference, WhatBeginsLikeAnIdIsNeverOneOfARegistry) {
+  for (const std::string& text :
+       {"sha256:"s, "sha256:latest"s, "sha256:5000/a"s, "sha256:"s + std::string(11, 'a'),
+        "sha256:"s + std::string(65, 'a'), "sha256:"s + std::string(12, 'A'),
+        "sha256:"s + std::string(12, 'g'), kDigest + "@" + kDigest}) {
+    expect_refusal<InvalidArgument>([&] { parse_image_reference(text); }, {"12 to 64", "image ls"});
+  }
 }
 
 TEST(ImageReference, APathIsKeptAsItWasGiven) {

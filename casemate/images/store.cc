@@ -36,7 +36,6 @@ using sys::UniqueFd;
 constexpr char kRootName[] = "root";
 constexpr char kLayersName[] = "layers";
 constexpr char kDownloadName[] = "download";
-constexpr std::size_t kMinIdDigits = 12;
 constexpr std::string_view kIdPrefix = "sha256:";
 
 std::string hex_of(std::string_view id) { return std::string(id.substr(kIdPrefix.size())); }
@@ -97,6 +96,12 @@ bool same_file(int a, int b) {
   return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
+SandboxImageInvalid not_there(std::string_view name) {
+  return SandboxImageInvalid(
+      fmt::format("there is no image '{}' in the image store", escape_for_display(name)),
+      "`casemate image ls` shows what is there, `casemate image import REF` brings one in");
+}
+
 HeldImage hold_directory(const ImageReference& reference) {
   HeldImage held;
   try {
@@ -126,6 +131,7 @@ class ImageStore::Impl {
   explicit Impl(ImageStoreOptions options) : options_(std::move(options)) {}
 
   HeldImage hold(const ImageReference& reference, const CallControl& control);
+  void check(const ImageReference& reference, const CallControl& control);
   StoredImage import(const ImageReference& reference, const CallControl& control);
   std::vector<StoredImage> list();
   StoredImage remove(std::string_view name);
@@ -182,7 +188,7 @@ HeldImage ImageStore::Impl::hold(const ImageReference& reference, const CallCont
   for (int attempt = 0; attempt < 3; ++attempt) {
     std::optional<std::string> id;
     if (!reference.id.empty()) {
-      id = reference.id;
+      id = find(reference.id);
     } else if (reference.form == ImageForm::registry) {
       id = read_reference(directory().references(), reference.text);
     }
@@ -193,6 +199,23 @@ HeldImage ImageStore::Impl::hold(const ImageReference& reference, const CallCont
   }
   throw SandboxUnavailable(fmt::format("the image '{}' is removed as often as it is imported",
                                        escape_for_display(reference.text)));
+}
+
+void ImageStore::Impl::check(const ImageReference& reference, const CallControl& control) {
+  switch (reference.form) {
+    case ImageForm::host:
+      return;
+    case ImageForm::dir:
+      hold_directory(reference);
+      return;
+    case ImageForm::registry:
+      if (!reference.id.empty()) import_id(reference, control);
+      return;
+    case ImageForm::oci:
+    case ImageForm::docker_archive:
+      open_source(reference, control);
+      return;
+  }
 }
 
 // Absent when it is not here.
@@ -221,12 +244,9 @@ std::unique_ptr<ImageSource> ImageStore::Impl::open_source(const ImageReference&
 std::string ImageStore::Impl::import_id(const ImageReference& reference,
                                         const CallControl& control) {
   if (!reference.id.empty()) {
-    if (!read(hex_of(reference.id))) {
-      throw SandboxImageInvalid(
-          fmt::format("there is no image '{}' in the image store", reference.id),
-          "`casemate image ls` shows what is there");
-    }
-    return reference.id;
+    std::string id = find(reference.id);
+    if (!read(hex_of(id))) throw not_there(id);
+    return id;
   }
   if (reference.form == ImageForm::registry) return fetch(reference, control);
   const auto source = open_source(reference, control);
@@ -343,10 +363,7 @@ UniqueFd ImageStore::Impl::open_root(const std::string& hex) {
 
 StoredImage ImageStore::Impl::read_or_refuse(const std::string& id) {
   auto image = read(hex_of(id));
-  if (!image) {
-    throw SandboxImageInvalid(fmt::format("there is no image '{}' in the image store", id),
-                              "`casemate image ls` shows what is there");
-  }
+  if (!image) throw not_there(id);
   add_use(*image);
   return std::move(*image);
 }
@@ -366,11 +383,6 @@ std::vector<StoredImage> ImageStore::Impl::list() {
 
 // The id of what `name` names.
 std::string ImageStore::Impl::find(std::string_view name) {
-  const auto none = [&] {
-    return SandboxImageInvalid(
-        fmt::format("there is no image '{}' in the image store", escape_for_display(name)),
-        "`casemate image ls` shows what is there");
-  };
   std::string_view digits = name;
   if (digits.starts_with(kIdPrefix)) digits.remove_prefix(kIdPrefix.size());
   if (digits.size() >= kMinIdDigits &&
@@ -385,10 +397,10 @@ std::string ImageStore::Impl::find(std::string_view name) {
                             "give more of the id");
     }
   }
-  if (name.starts_with(kIdPrefix)) throw none();
+  if (name.starts_with(kIdPrefix)) throw not_there(name);
   const ImageReference reference = parse_image_reference(name);
   const auto id = read_reference(directory().references(), recorded_text(reference));
-  if (!id) throw none();
+  if (!id) throw not_there(name);
   return *id;
 }
 
@@ -438,6 +450,9 @@ ImageStore::~ImageStore() = default;
 
 HeldImage ImageStore::hold(const ImageReference& reference, const CallControl& control) {
   return as_store([&] { return impl_->hold(reference, control); });
+}
+void ImageStore::check(const ImageReference& reference, const CallControl& control) {
+  as_store([&] { impl_->check(reference, control); });
 }
 StoredImage ImageStore::import(const ImageReference& reference, const CallControl& control) {
   return as_store([&] { return impl_->import(reference, control); });

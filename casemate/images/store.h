@@ -90,10 +90,15 @@ class ImageStore {
   // The image, imported first where the store does not have it (a registry is asked only then).
   // `dir:` is used where it is, and never copied. Throws `InvalidArgument` for `host`,
   // `SandboxImageInvalid` (nothing there, corrupt, hostile, over the bounds, for another machine,
-  // an id that is not here), `SandboxImageNotSupported` (no skopeo),
-  // `SandboxUnavailable` (disk full, directory not ours), `SandboxCancelled`, `SandboxTimeout`;
-  // nothing is left then.
+  // an id that is not here), `InvalidArgument` for the beginning of several ids,
+  // `SandboxImageNotSupported` (no skopeo), `SandboxUnavailable` (disk full, directory not ours),
+  // `SandboxCancelled`, `SandboxTimeout`; nothing is left then.
   HeldImage hold(const ImageReference& reference, const CallControl& control);
+
+  // Refuses of what `hold` would refuse that which can be told without importing: what is not
+  // there, and an archive or a layout whose documents cannot be used. A registry is not asked.
+  // Throws as `hold`.
+  void check(const ImageReference& reference, const CallControl& control);
 
   // Imports it, also where a registry's is here already and its tag may have moved on. What is
   // unpacked already is not unpacked again. Throws as `hold`, and `InvalidArgument` for `dir:`.

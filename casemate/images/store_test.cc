@@ -88,9 +88,39 @@ TEST_F(Store, AnOciLayoutIsUnpackedOnceAndHeld) {
   EXPECT_EQ(read(held, "etc/a"), "upper");
   EXPECT_EQ(read(held, "bin/tool"), "(none)");
   EXPECT_EQ(read(store.hold(parse_image_reference(id), {}), "etc/a"), "upper");
+  EXPECT_EQ(store.hold(parse_image_reference(id.substr(0, 19)), {}).identity, id);
   EXPECT_EQ(read(ImageStore(options()).hold(oci(), {}), "etc/a"), "upper");
   EXPECT_EQ(count_steps("writing"), 1);
   expect_nothing_left();
+}
+
+TEST_F(Store, TheBeginningOfAnIdIsLookedUpHereAndNowhereElse) {
+  write_skopeo("exit 1\n");
+  ImageStoreOptions own = options();
+  own.skopeo = (scratch_ / "skopeo").native();
+  ImageStore store(own);
+  expect_refusal<SandboxImageInvalid>(
+      [&] { store.hold(parse_image_reference("sha256:0123456789ab"), {}); },
+      {"no image 'sha256:0123456789ab'", "image ls", "image import"});
+  for (const char last : {'0', '1'}) {
+    fs::create_directories(directory() / "images" / (std::string(63, '0') + last));
+  }
+  expect_refusal<InvalidArgument>(
+      [&] { store.hold(parse_image_reference("sha256:" + std::string(12, '0')), {}); },
+      {"2 images", "more of the id"});
+  EXPECT_FALSE(fs::exists(scratch_ / "calls"));
+}
+
+TEST_F(Store, ACheckFindsWhatCanBeUsedAndImportsNothing) {
+  image_.write_oci_layout(scratch_ / "layout");
+  ImageStore store(options());
+  for (const std::string& text :
+       {std::string("host"), std::string("dir:/usr"), "oci:" + (scratch_ / "layout").native(),
+        write_archive(image_.new_docker_archive()), std::string("python:3.13-slim")}) {
+    EXPECT_NO_THROW(store.check(parse_image_reference(text), {})) << text;
+  }
+  EXPECT_FALSE(fs::exists(directory()));
+  EXPECT_NO_THROW(store.check(parse_image_reference(store.import(oci(), {}).id), {}));
 }
 
 TEST_F(Store, BothShapesOfADockerArchiveAreTaken) {
@@ -190,6 +220,7 @@ TEST_F(Store, WhatIsNotThereOrNoImageIsNamed) {
         "dir:" + (scratch_ / "missing").native(), "dir:" + (scratch_ / "text").native(),
         std::string("dir:/"), "sha256:" + std::string(64, '0')}) {
     expect_refusal<SandboxImageInvalid>([&] { store.hold(parse_image_reference(text), {}); });
+    expect_refusal<SandboxImageInvalid>([&] { store.check(parse_image_reference(text), {}); });
   }
   EXPECT_THROW(store.hold(parse_image_reference("host"), {}), InvalidArgument);
   EXPECT_THROW(store.import(parse_image_reference("dir:/usr"), {}), InvalidArgument);

@@ -229,9 +229,11 @@ class Forms(ImageCase):
                 ("docker-archive:/etc", "SandboxImageInvalid", "regular file"),
                 ("Python", "InvalidArgument", "lower-case"), ("", "InvalidArgument", "empty"),
                 ("oci:", "InvalidArgument", "path is empty"), ("sha256:" + "0" * 64, "SandboxImageInvalid", "image ls"),
-                ("python@sha256:12", "InvalidArgument", "digest")):
+                ("sha256:0123456789ab", "SandboxImageInvalid", "image ls"), ("sha256:abc", "InvalidArgument", "12 to 64"),
+                ("python@sha256:12", "InvalidArgument", "digest"), ("bad ref", "InvalidArgument", "not a repository's name")):
             with self.subTest(reference=reference):
                 self.assertRefused(self.run_program("print(1)", "--image", reference), code, word)
+                self.assertRefused(self.run_program("print(1)", "--check", "--image", reference), code, word)
                 self.assertNothingStarted()
 
     def test_an_image_for_another_machine_is_refused(self):
@@ -265,6 +267,8 @@ class TheVerb(ImageCase):
         result = self.image("import", image.write_layout(self.dir / "layout"))
         self.assertEqual((result.status, result.text, result.err), (0, image.id + "\n", ""), result)
         self.assertIn(image.id[:19], self.image("ls").text)
+        result = self.run_program("print(1)", "--image", image.id[:19])
+        self.assertEqual((result.status, result.text), (0, "1\n"), result)
         self.assertEqual(self.image("rm", image.id[:19]).text, "removed 1\n")
         self.assertEqual(self.listed(), [])
         self.assertRefused(self.image("rm", image.id), "SandboxImageInvalid", "no image")

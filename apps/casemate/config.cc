@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "apps/casemate/config_owner.h"
 #include "apps/casemate/config_place.h"
 #include "apps/casemate/host_tool_config.h"
 #include "apps/casemate/toml_file.h"
@@ -58,7 +59,8 @@ std::optional<NamedFile> name_file(const ParsedLine& line, const HostVariable& h
   return std::nullopt;
 }
 
-std::optional<std::string> read_file(const NamedFile& file) {
+std::optional<std::string> read_file(const NamedFile& file,
+                                     const std::optional<std::string>& home) {
   const auto refuse = [&file](std::string_view why) {
     throw ConfigInvalid(
         fmt::format("'{}' cannot be read: {}", escape_for_display(file.path), why),
@@ -69,6 +71,7 @@ std::optional<std::string> read_file(const NamedFile& file) {
     if (file.may_be_missing && (errno == ENOENT || errno == ENOTDIR)) return std::nullopt;
     refuse(std::strerror(errno));
   }
+  refuse_what_others_may_write(opened.get(), file.path, home);
   std::string bytes;
   std::array<char, 16 * 1024> piece;
   for (;;) {
@@ -244,7 +247,7 @@ Config load_config(const ParsedLine& line, const HostVariable& host_variable,
                    std::span<const VerbSpec* const> verbs) {
   const auto file = name_file(line, host_variable);
   if (!file) return {};
-  const auto text = read_file(*file);
+  const auto text = read_file(*file, host_variable("HOME"));
   if (!text) return {};
   return parse_config(*text, escape_for_display(file->path, 4096), verbs);
 }

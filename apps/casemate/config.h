@@ -43,7 +43,8 @@ struct Config {
 };
 
 // Reads the file that `--config`, CASEMATE_CONFIG or the user's configuration directory names, in
-// this order. Only the last may be missing, and then nothing but one failed open is paid.
+// this order. Only the last may be missing, and then nothing but one failed open is paid. A file
+// that others may change is refused (config_owner.h).
 //
 // All of the file is checked, whatever verb runs: tables are verbs, `backends.NAME`,
 // `host_tools.NAME` and nothing else; keys are the verb's long options without dashes (but not

@@ -1,5 +1,6 @@
 """casemate.toml, met from outside: where it is read from, what it sets, how it is refused."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -59,6 +60,32 @@ class Config(Case):
                 self.assertEqual(self.run_program("print(1)", cwd=self.clone, env=extra).out, b"1\n")
         result = self.run_program("print(1)", cwd=self.clone, env={"CASEMATE_CONFIG": "casemate.toml"})
         self.assertRefused(result, "ConfigInvalid", "relative")
+
+    def test_a_file_that_others_may_change_is_refused_however_it_was_found(self):
+        path = self.config("[run]\njson = true\n")
+        os.chmod(path, 0o646)
+        for extra, words in (({}, ()), ({"CASEMATE_CONFIG": str(path)}, ()), ({}, ("--config", str(path)))):
+            with self.subTest(environment=extra, words=words):
+                self.assertRefused(self.run_program("print(1)", *words, env=extra), "ConfigInvalid", str(path),
+                                   f"owner {os.geteuid()}, mode 0646", f"chmod go-w '{path}'")
+        os.chmod(path, 0o644)
+        os.chmod(path.parent, 0o757)
+        self.assertRefused(self.run_program("print(1)"), "ConfigInvalid", f"'{path.parent}', which it is in")
+        os.chmod(path.parent, 0o755)
+        self.assertEqual(self.run_program("print(1)").json["stdout"], "1\n")
+
+    def test_a_file_of_another_user_is_refused(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can give a file away")
+        path = self.config("[run]\njson = true\n")
+        os.chown(path, 65534, 65534)
+        self.assertRefused(self.run_program("print(1)"), "ConfigInvalid", "belongs to user 65534", f"chown 0 '{path}'")
+
+    def test_a_pipe_configures_and_a_device_configures_nothing(self):
+        script = 'exec "$0" run --config <(printf "[run]\njson = true\n") "$1"'
+        result = self.run_argv(["/bin/bash", "-c", script, str(PROGRAM), str(self.write("program.py", "print(1)"))])
+        self.assertEqual(result.json["stdout"], "1\n")
+        self.assertEqual(self.run_program("print(1)", "--config", "/dev/null").out, b"1\n")
 
     def test_a_file_is_named_by_option_or_variable(self):
         one = self.config("[run]\nscope = ''\n", "one.toml")

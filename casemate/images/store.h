@@ -22,15 +22,15 @@ namespace casemate::images {
 struct ImageStoreOptions {
   // Absolute. Empty: /var/lib/casemate for root, else $XDG_DATA_HOME/casemate or
   // ~/.local/share/casemate.
-  std::string directory;
+  std::string directory{};
   // Of one image, all layers together: bytes unpacked, and entries. Far above what images have
   // (the largest published Python images unpack to some 3 GiB and 100,000 entries).
   TarBounds bounds{.max_bytes = 32ULL << 30U, .max_entries = 2000000};
   // A name looked up on PATH, or a path.
   std::string skopeo = "skopeo";
   // Told what is being done with an image, one line of valid UTF-8 a step, from the calling thread.
-  std::function<void(std::string_view)> progress;
-  Log log;
+  std::function<void(std::string_view)> progress{};
+  Log log{};
 };
 
 // An image as programs see it. While this lives the store keeps the image.

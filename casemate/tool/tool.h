@@ -28,12 +28,12 @@ using ToolDeclarations = std::map<std::string, std::string>;
 
 // One invocation's bounds and listeners.
 struct ToolCall {
-  CallControl control;
+  CallControl control{};
   // Told what goes on, one short phrase a step ("running the program"). May be empty.
-  std::function<void(std::string_view)> progress;
+  std::function<void(std::string_view)> progress{};
   // Receives what guest code prints, as it comes. May be empty. An exception from either listener
   // ends the invocation and reaches the caller of `invoke`.
-  OutputCallback on_output;
+  OutputCallback on_output{};
 };
 
 struct ToolResult {

@@ -40,6 +40,51 @@ int main(int argc, char**) {
 }
 """
 
+# A field of each struct that a host fills in, by name; the rest is left to its initialisers.
+NAMED = """\
+#include "casemate/backends/in_process/backend.h"
+#include "casemate/backends/linux/linux_backend.h"
+#include "casemate/conformance/conformance.h"
+#include "casemate/host_tools/channel.h"
+#include "casemate/host_tools/over_exec.h"
+#include "casemate/host_tools/run.h"
+#include "casemate/kinds/codeact/codeact.h"
+#include "casemate/kinds/codeact/run.h"
+#include "casemate/kinds/codeact/spec.h"
+#include "casemate/policy/router.h"
+#include "casemate/tool/sandboxed_tool.h"
+#include "casemate/tool/tool.h"
+#include "casemate/transfer/collect.h"
+#include "casemate/transfer/sink.h"
+
+using namespace casemate;
+const LinuxBackendOptions linux_options{.state_dir = "/run/casemate"};
+const images::ImageStoreOptions images_options{.directory = "/srv/images"};
+const WarmPool pool{.sandboxes = 2};
+const in_process::InProcessBackendOptions in_process_options{.purge_count = 1};
+const in_process::InProcessSandboxOptions fake_options{.default_stdout = "1"};
+const RouterOptions router_options{.min_isolation = Isolation::container};
+const CodeactToolOptions tool_options{.outputs = CodeactOutputs::declared};
+const CodeactSpecOptions spec_options{.outputs = CodeactOutputs::declared};
+const CodeactRequest request{.code = "1"};
+const SandboxedToolOptions sandboxed_options{.name = "a"};
+const HostToolRegistryOptions registry_options{.max_host_tool_calls_per_run = 1};
+const HostToolRunOptions run_options{.id = "0123456789ab"};
+const HostToolChannelOptions channel_options{.max_in_flight = 1};
+const OverExecOptions over_exec_options{.interpreter = "python3"};
+const conformance::ConformanceOptions conformance_options{.probes = {"a"}};
+const FileSystemSinkOptions sink_options{.overwrite = Overwrite::yes};
+const CollectOptions collect_options{.working_directory = "/workspace"};
+const CallControl control{.deadline = {}};
+const ToolCall call{.progress = {}};
+const ExecRequest exec{.command = Argv{{"true"}}};
+const CallProfile profile{.id = "0123456789ab"};
+const SandboxSpec spec{.kind = "codeact"};
+const TransferLimits transfer{.max_files = 1};
+const BackendDeclarations declarations{.name = "a"};
+const DeclaredOutput output{.path = "a"};
+"""
+
 
 def run(*argv):
     return subprocess.run(argv, check=True, text=True, stdout=subprocess.PIPE,
@@ -84,6 +129,15 @@ class Installed(unittest.TestCase):
         run("cmake", "--build", str(build))
         self.assertEqual(run(str(build / "host")), "served\n")
         self.assertEqual(run(str(build / "host"), "--floor-vm"), "SandboxBackendNotPermitted\n")
+
+    def test_a_host_that_warns_of_everything_may_name_only_some_fields(self):
+        for header in self.prefix.rglob("*.h"):
+            for name in re.findall(r"^struct (\w+Options) {", header.read_text(), re.M):
+                if name not in ("TmpfsOptions",):  # of sys/, which no host fills in
+                    self.assertIn(f"{name} ", NAMED, header)
+        source = Path(self.folder.name) / "named.cc"
+        source.write_text(NAMED)
+        run("c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{self.prefix}/include", str(source))
 
     def test_nothing_installed_names_the_source_tree(self):
         tree = str(Path(__file__).resolve().parents[2]).encode()

@@ -37,12 +37,13 @@ struct WarmPool {
   std::size_t programs = 1;
 };
 
+// Every field has an initialiser, so that a host that names only some is not warned of the rest.
 struct LinuxBackendOptions {
   // Where sandboxes are found by every process of this user; made with mode 700. Empty:
   // /run/casemate for root, else casemate in $XDG_RUNTIME_DIR or /run/user/UID, where one of them
   // is the user's and private, else /tmp/casemate-UID.
-  std::string state_dir;
-  Log log;
+  std::string state_dir{};
+  Log log{};
   ControlGroups control_groups = ControlGroups::where_possible;
   // Where images other than `host` and `dir:` are kept, and how they are brought there.
   images::ImageStoreOptions images{};

@@ -54,25 +54,25 @@ struct CodeactWiring {
 // `timeout`, which are the host's.
 struct CodeactRequest {
   // Python source as bytes; reaches the interpreter unchanged.
-  std::string code;
+  std::string code{};
   // Names in the store, to be copied into the program's current directory.
-  std::vector<std::string> files;
+  std::vector<std::string> files{};
   // Names that the program will write there (`CodeactOutputs::declared` only). Each may be absent
   // in the end.
-  std::vector<std::string> outputs;
+  std::vector<std::string> outputs{};
   // `sys.argv[1:]`.
-  std::vector<std::string> arguments;
+  std::vector<std::string> arguments{};
   // Beside the sandbox's base set and what `codeact_environment` adds.
-  std::map<std::string, std::string> environment;
+  std::map<std::string, std::string> environment{};
   // A readable descriptor of the host's to copy standard input from; -1: it is empty. See
   // `ExecRequest::stdin_descriptor`.
   int stdin_descriptor = -1;
   // From the program's start; absent is no bound.
   std::optional<std::chrono::nanoseconds> timeout = kDefaultCodeactTimeout;
   // What the program prints, as it comes, whole.
-  OutputCallback on_output;
+  OutputCallback on_output{};
   // Told the step, before it begins.
-  std::function<void(std::string_view)> progress;
+  std::function<void(std::string_view)> progress{};
 };
 
 // Why outputs were not (all) collected although the program ran. Some may have landed when the sink

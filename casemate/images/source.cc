@@ -135,9 +135,11 @@ class DockerArchive final : public ImageSource {
     const auto config = read_member(manifest_.config, bounds, control);
     if (!config) refuse(path_, "has no config", "save it anew");
     id_ = "sha256:" + sha256_hex(*config);
-    // The member is called by its digest, with .json behind it or a directory before.
-    const std::string hex = id_.substr(id_.find(':') + 1);
-    if (manifest_.config.find(hex) == std::string::npos) {
+    // What docker and podman write is called by its digest, with .json behind it or a directory
+    // before. A name that says no digest says nothing that could be wrong.
+    const std::string said =
+        "sha256:" + std::filesystem::path(manifest_.config).filename().replace_extension().native();
+    if (is_digest(said) && said != id_) {
       refuse(path_, "has another config than its digest says", "save it anew");
     }
     config_ = parse_config(*config, this_platform());

@@ -169,6 +169,24 @@ TEST_F(Store, EveryDigestIsChecked) {
   EXPECT_NO_THROW(ImageStore(options()).hold(oci(), {}));
 }
 
+TEST_F(Store, AConfigOfADockerArchiveIsHeldAgainstTheDigestThatItIsNamedBy) {
+  const auto archive = [&](const std::string& config) {
+    TarBuilder tar;
+    tar.file("layer.tar", image_.layers.front()).file(config, image_.config());
+    tar.file("manifest.json",
+             R"([{"Config":")" + config + R"(","RepoTags":null,"Layers":["layer.tar"]}])");
+    return write_archive(tar.finish());
+  };
+  ImageStore store(options());
+  const std::string other(64, '0');
+  for (const std::string& config : {other, other + ".json", "blobs/sha256/" + other}) {
+    expect_refusal<SandboxImageInvalid>(
+        [&] { store.hold(parse_image_reference(archive(config)), {}); }, "digest");
+  }
+  EXPECT_EQ(store.hold(parse_image_reference(archive("c.json")), {}).identity,
+            digest_of(image_.config()));
+}
+
 TEST_F(Store, ALayerOfADockerArchiveIsHeldAgainstTheConfig) {
   TestImage other = image_;
   other.layers.front() = TarBuilder().file("other").finish();

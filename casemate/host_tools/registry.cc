@@ -44,7 +44,11 @@ JsonSchema parse_parameters(const HostTool& tool) {
   } catch (const JsonSchemaError& error) {
     throw InvalidArgument(
         fmt::format("the parameters of host tool '{}' are no schema: {}", name, error.what()),
-        R"(for a tool without arguments: {"type":"object","additionalProperties":false})");
+        tool.parameters.empty()
+            ? R"(for a tool without arguments: {"type":"object","additionalProperties":false})"
+            : "leave out what cannot be held and check it in the function; docs/host-tools.md "
+              "lists "
+              "the keywords that are held");
   }
 }
 

@@ -75,9 +75,15 @@ TEST(HostToolRegistry, RefusesInItsOrder) {
   expect_refusal<HostToolIdentityNotAllowed>([&] { registry.register_tool(tool); },
                                              {"'free' acts as user", "allowed is app"});
   tool.declaration = acting_as(Identity::app);
-  expect_refusal<InvalidArgument>([&] { registry.register_tool(tool); }, "are no schema");
+  expect_refusal<InvalidArgument>([&] { registry.register_tool(tool); },
+                                  {"are no schema", "without arguments"});
   tool.parameters = R"({"type":"object","minimum":"x"})";
   expect_refusal<InvalidArgument>([&] { registry.register_tool(tool); }, "minimum must be");
+  tool.parameters = R"({"type":"object","properties":{"a":{"pattern":"x"}}})";
+  const std::string refused = expect_refusal<InvalidArgument>(
+      [&] { registry.register_tool(tool); },
+      {"'pattern' is not checked here", "docs/host-tools.md lists the keywords"});
+  EXPECT_EQ(refused.find("without arguments"), std::string::npos) << refused;
   tool.parameters = kAnyArguments;
   tool.timeout = std::chrono::nanoseconds(0);
   expect_refusal<InvalidArgument>([&] { registry.register_tool(tool); }, "timeout");

@@ -37,6 +37,8 @@ struct CodeactToolOptions {
   // where a sandbox is configured.
   std::shared_ptr<HostToolRegistry> host_tools{};
   // The host's label for the most confidential data that may leave by what this tool can carry out.
+  // Without it nothing is declared of that, also where a host tool has a sink or no declaration: a
+  // framework that reads declarations then sets no cap.
   std::optional<std::string> outbound_max_confidentiality{};
   std::optional<std::string> image{};
   std::optional<std::string> image_id{};

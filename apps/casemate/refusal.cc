@@ -32,6 +32,12 @@ constexpr auto kHints = std::to_array<HintInOptions>({
     {"SandboxCapabilityDenied", "",
      "leave out --deny-capability, or what needs the capability (files_out: --output and "
      "--manifest; host_tools: --host-tool and the tools of casemate.toml)"},
+    {"SandboxIdentityDenied", "",
+     "leave out --deny-identity, or the host tools that act under it; in casemate.toml identity = "
+     "\"none\" says of a tool that it uses no authority"},
+    {"SandboxUnavailable", "acquire a new one",
+     "it has ended or was ended (`casemate ls` lists those that there are); `casemate run`, or "
+     "`casemate run --keep`, makes a new one"},
     {"SandboxLimitNotEnforceable", "",
      "leave the limit out: a default that cannot be held shows as limits_not_held"},
     {"SandboxImageNotSupported", "that it takes", "use --image host"},

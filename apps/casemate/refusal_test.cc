@@ -100,6 +100,10 @@ TEST(RefusalReport, SpeaksOfOptions) {
             "give --overwrite or another --out-dir");
   EXPECT_EQ(hint_in_options("SandboxLandingExists", "choose another name"), "choose another name");
   EXPECT_THAT(hint_in_options("SandboxFileError", ""), HasSubstr("--file"));
+  EXPECT_THAT(hint_in_options("SandboxUnavailable", "it has ended; acquire a new one"),
+              HasSubstr("`casemate run --keep`"));
+  EXPECT_THAT(hint_in_options("SandboxIdentityDenied", "drop it from denied_identities"),
+              StartsWith("leave out --deny-identity"));
   EXPECT_EQ(hint_in_options("SandboxFileError", "free some space"), "free some space");
   EXPECT_EQ(hint_in_options("InvalidArgument", "give --x or --y"), "give --x or --y");
   EXPECT_EQ(hint_in_options("SandboxUnavailable",

@@ -267,6 +267,42 @@ TEST(HostToolRun, TellsAFunctionToStopWhenItsTimeIsOver) {
   EXPECT_EQ(registry->abandoned_calls(), 0U);
 }
 
+TEST(HostToolRun, TellsAFunctionToStopWhenItsRunIsOver) {
+  std::promise<void> begun;
+  const auto registry =
+      registry_of({tool_of("waits", [&](const auto&, const HostToolContext& context) {
+        begun.set_value();
+        Gate stopped;
+        const std::stop_callback open(context.stop, [&] { stopped.open(); });
+        stopped.pass();
+        return boost::json::value(1);
+      })});
+  HostToolRun run(registry, {.close_patience = std::chrono::seconds(60)});
+  auto answer = std::async(std::launch::async, [&] { return run.dispatch("waits", "{}"); });
+  begun.get_future().wait();
+  run.close();
+  EXPECT_EQ(answer.get().text(), "Error: the run is over.");
+  EXPECT_EQ(registry->abandoned_calls(), 0U);
+}
+
+TEST(HostToolRun, WhatAnAnswerHeldEndsWithItNotWithALateFunction) {
+  Gate gate;
+  HostTool stuck = tool_of("stuck", [&](const auto&, const auto&) {
+    gate.pass();
+    return boost::json::value(1);
+  });
+  stuck.timeout = milliseconds(20);
+  HostToolRun run(registry_of({stuck}), {});
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watched = held;
+  run.crew().post([&run, held = std::move(held)]() mutable {
+    run.dispatch("stuck", "{}", 0, [held = std::move(held)](const HostToolAnswer&) {});
+  });
+  gate.await(1);
+  while (!watched.expired()) std::this_thread::yield();
+  gate.open();
+}
+
 TEST(HostToolRun, AWaitingCallsTimeIsOverToo) {
   Gate gate;
   HostTool tool = tool_of("one", [&](const auto&, const auto&) {
@@ -275,7 +311,9 @@ TEST(HostToolRun, AWaitingCallsTimeIsOverToo) {
   });
   tool.max_concurrency = 1;
   tool.timeout = std::chrono::hours(1);
-  HostTool brief = echo();
+  std::atomic<int> begun = 0;
+  HostTool brief =
+      tool_of("echo", [&](const auto&, const auto&) { return boost::json::value(++begun); });
   brief.timeout = milliseconds(20);
   HostToolRun run(registry_of({tool, brief}), {.max_parallel_calls = 1});
   auto held = std::async(std::launch::async, [&] { return run.dispatch("one", "{}"); });
@@ -283,7 +321,36 @@ TEST(HostToolRun, AWaitingCallsTimeIsOverToo) {
   EXPECT_NE(run.dispatch("echo", "{}").text().find("did not answer within"), std::string::npos);
   gate.open();
   EXPECT_TRUE(held.get().ok());
-  EXPECT_EQ(run.counters(), (HostToolCounters{2, 1, 1}));
+  // One that was refused is not begun once there is room.
+  EXPECT_TRUE(run.dispatch("one", "{}").ok());
+  EXPECT_EQ(begun, 0);
+  EXPECT_EQ(run.counters(), (HostToolCounters{3, 2, 2}));
+}
+
+TEST(HostToolRun, EveryCallEndsByItsOwnTimeWhateverOthersHave) {
+  Gate gate;
+  std::vector<HostTool> tools;
+  const auto add = [&](const char* name, std::chrono::nanoseconds timeout) {
+    tools.push_back(tool_of(name, [&](const auto&, const auto&) {
+      gate.pass();
+      return boost::json::value(1);
+    }));
+    tools.back().timeout = timeout;
+  };
+  add("brief", milliseconds(300));
+  add("later", milliseconds(500));
+  add("patient", std::chrono::hours(1));
+  HostToolRun run(registry_of(tools), {});
+  std::vector<std::future<HostToolAnswer>> answers;
+  for (const HostTool& tool : tools) {
+    answers.push_back(
+        std::async(std::launch::async, [&] { return run.dispatch(tool.name, "{}"); }));
+    gate.await(static_cast<int>(answers.size()));
+  }
+  EXPECT_NE(answers[0].get().text().find("did not answer within 0.3"), std::string::npos);
+  EXPECT_NE(answers[1].get().text().find("did not answer within 0.5"), std::string::npos);
+  gate.open();
+  EXPECT_TRUE(answers[2].get().ok());
 }
 
 TEST(HostToolRun, BeginsNothingMoreWhenTooManyFunctionsDoNotComeBack) {

@@ -78,6 +78,22 @@ TEST(CodeactDescription, AnEmptyRegistryReadsLikeNone) {
             tool_description(spec, SharedFiles::no, CodeactOutputs::none));
 }
 
+TEST(CodeactDescription, SaysOnceWhereOneCallIsAllowedAndKeepsAToolOnItsLine) {
+  HostToolRegistry registry({.max_host_tool_calls_per_run = 1});
+  HostTool tool;
+  tool.name = "a\nb";
+  tool.description = "One.\r\nTwo.";
+  tool.parameters = R"({"type": "object"})";
+  tool.function = [](const auto&, const auto&) { return boost::json::value(1); };
+  registry.register_tool(tool);
+  const std::string text =
+      tool_description(codeact_sandbox_spec(), SharedFiles::no, CodeactOutputs::none, &registry);
+  EXPECT_NE(text.find("itself calls, once at most in one run."), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  \"a\\nb\": One.  Two. Arguments: {\"type\":\"object\"}\n"),
+            std::string::npos)
+      << text;
+}
+
 TEST(CodeactDescription, SpeaksOfHostsAndHostToolsTogether) {
   SandboxSpec spec = codeact_sandbox_spec();
   spec.egress = Egress::allowlist;

@@ -230,6 +230,49 @@ TEST(CodeactHostTools, TravelAsFilesWhereTheBackendDeclaresSo) {
   EXPECT_FALSE(command.empty());
 }
 
+TEST(CodeactHostTools, OverFilesTheStreamsAreHeardOnceCutAndNotedLikeAnywhere) {
+  std::string module;
+  std::string out = "ab......yz";
+  const WithHostTools host(
+      registry_of({echo()},
+                  {.max_host_tool_calls_per_run = 5, .response_limits = {kKiB, kKiB, 16}}),
+      [&](const Program& program) {
+        const auto& execution = program.execution();
+        const std::string transport = execution.call_directory + "/host_tools/";
+        if (const auto text = execution.store.bytes(transport + "casemate_tools.py")) {
+          module = *text;
+          execution.store.put_file(transport + "program_stdout.txt", out);
+          execution.store.put_file(transport + "program_stderr.txt", "err\n");
+          execution.store.put_file(transport + "program_exit_code", "0");
+        }
+        return exited();
+      },
+      carrying_files());
+  CodeactWiring wiring = host.wiring();
+  wiring.capture_bytes = 4;
+  std::string heard;
+  CodeactRequest request;
+  request.on_output = [&](OutputStream stream, std::span<const char> bytes) {
+    heard += stream == OutputStream::out ? "out:" : "err:";
+    heard.append(bytes.begin(), bytes.end());
+  };
+  const CodeactRun run = run_codeact(wiring, host.key, request, {});
+  EXPECT_EQ(run.result.stdout, "abyz");
+  EXPECT_EQ(run.result.stdout_missing_bytes, 6U);
+  EXPECT_EQ(run.result.stderr, "err\n");
+  EXPECT_EQ(heard, "out:abyzerr:err\n");
+  EXPECT_TRUE(run.notes.empty());
+  // The module itself says when the calls are used up.
+  EXPECT_NE(module.find("_LIMIT = 5 + 1\n"), std::string::npos);
+
+  out.assign(kKiB, 'o');
+  const CodeactRun over = run_codeact(wiring, host.key, {}, {});
+  EXPECT_EQ(over.result.stdout, "");
+  ASSERT_EQ(over.notes.size(), 1U);
+  EXPECT_NE(over.notes[0].find("is left out"), std::string::npos) << over.notes[0];
+  EXPECT_TRUE(over.notes[0].ends_with("write a file instead.")) << over.notes[0];
+}
+
 // Says that it has a channel, and binds nothing.
 class UnboundSandbox final : public Sandbox {
  public:

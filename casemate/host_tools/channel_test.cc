@@ -378,6 +378,21 @@ TEST(HostToolChannel, ACallerThatTakesNoAnswersHoldsUpOnlyItself) {
   EXPECT_EQ(good.call("echo", "{}"), "{}");
 }
 
+TEST(HostToolChannel, NothingMoreIsReadOfACallerThatHasNotTakenItsAnswer) {
+  Served served({echo(), tool_of("big", [](const auto&, const auto&) {
+                   return boost::json::value(boost::json::string(std::string(900'000, 'x')));
+                 })});
+  ChannelClient slow(served.address);
+  slow.send(channel_request(kWaits | 1, "big", "{}"));
+  while (served.run.counters().delivered_bytes < 900'000) std::this_thread::yield();
+  for (std::uint32_t i = 2; i <= 101; ++i) slow.send(channel_request(i, "echo", "{}"));
+  ChannelClient good(served.address);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(good.call("echo", "{}"), "{}");
+  EXPECT_EQ(served.run.counters().dispatched, 51U);
+  EXPECT_EQ(slow.receive()->text.size(), 900'002U);
+  for (int i = 2; i <= 101; ++i) EXPECT_EQ(slow.receive()->text, "{}");
+}
+
 TEST(HostToolChannel, ASlowReaderGetsEveryAnswerWhole) {
   Served served({tool_of("big", [](const auto&, const auto&) {
     return boost::json::value(boost::json::string(std::string(100'000, 'x')));

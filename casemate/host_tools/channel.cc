@@ -23,6 +23,7 @@
 #include "casemate/base/utf8.h"
 #include "casemate/host_tools/channel_frame.h"
 #include "casemate/host_tools/crew.h"
+#include "casemate/sys/epoll.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
 #include "casemate/sys/unique_fd.h"
@@ -36,6 +37,8 @@ constexpr int kMaxAccepted = 256;
 // How long a thread stays with a caller that it has just answered: the next call is most likely on
 // its way, and taken so without a hand-over.
 constexpr std::chrono::milliseconds kStay{5};
+// After a connection could not be taken: when the next try is.
+constexpr std::chrono::milliseconds kAcceptPause{100};
 
 }  // namespace
 
@@ -79,6 +82,11 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
   std::mutex mutex;
   bool closed = false;
   std::uint64_t listening_watched = 0;
+  // Until the next try to take connections.
+  sys::UniqueFd pause = sys::make_timer();
+  std::uint64_t pause_watched = 0;
+  // Was said, once for as long as it lasts.
+  bool takes_none = false;
   std::map<const Connection*, ConnectionPointer> connections;
 
   void log(std::string_view text) const {
@@ -93,23 +101,36 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     sys::start_listening(listening.get());
     const std::lock_guard lock(mutex);
     listening_watched = run.crew().watch(
-        listening.get(),
-        [self = shared_from_this()](std::uint64_t watched) { self->take_connections(watched); });
+        listening.get(), [self = shared_from_this()](std::uint64_t) { self->take_connections(); });
+    pause_watched = run.crew().watch(
+        pause.get(), [self = shared_from_this()](std::uint64_t) { self->take_connections(); });
   }
 
-  void take_connections(std::uint64_t watched) {
+  void take_connections() {
+    std::string failure;
     try {
       for (int taken = 0; taken < kMaxAccepted; ++taken) {
         sys::UniqueFd socket = sys::accept_connection(listening.get());
         if (!socket) break;
         add(std::move(socket));
       }
-    } catch (const std::system_error& error) {
-      // Out of descriptors, most likely: a caller waits until there are some again.
-      log(fmt::format("taking a connection: {}", escape_for_display(error.what())));
+    } catch (const std::exception& error) {
+      failure = error.what();
     }
     const std::lock_guard lock(mutex);
-    if (!closed) run.crew().rearm(listening.get(), watched);
+    if (closed) return;
+    if (failure.empty()) {
+      takes_none = false;
+      run.crew().rearm(listening.get(), listening_watched);
+      return;
+    }
+    // Out of descriptors, most likely, and the caller is still there: asked at once, the socket
+    // would report it again and again.
+    if (!std::exchange(takes_none, true)) {
+      log(fmt::format("no connection can be taken for now: {}", escape_for_display(failure)));
+    }
+    sys::set_timer(pause.get(), sys::SteadyTime::clock::now() + kAcceptPause);
+    run.crew().rearm(pause.get(), pause_watched);
   }
 
   void add(sys::UniqueFd socket) {
@@ -124,9 +145,14 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     }
     connections.emplace(connection.get(), connection);
     const std::lock_guard own(connection->mutex);
-    connection->watched = run.crew().watch(
-        connection->socket.get(),
-        [self = shared_from_this(), connection](std::uint64_t) { self->read(connection); });
+    try {
+      connection->watched = run.crew().watch(
+          connection->socket.get(),
+          [self = shared_from_this(), connection](std::uint64_t) { self->read(connection); });
+    } catch (...) {
+      connections.erase(connection.get());
+      throw;
+    }
   }
 
   // The connection is closed next, so what does not fit at once is nobody's loss.
@@ -430,15 +456,14 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
 
   void close() {
     std::map<const Connection*, ConnectionPointer> open;
-    std::uint64_t watched = 0;
     {
       const std::lock_guard lock(mutex);
       if (closed) return;
       closed = true;
       open.swap(connections);
-      watched = listening_watched;
     }
-    run.crew().forget(watched);
+    run.crew().forget(listening_watched);
+    run.crew().forget(pause_watched);
     sys::shut_down(listening.get());
     for (const auto& [key, connection] : open) {
       std::uint64_t own_watched = 0;

@@ -1,6 +1,7 @@
 #include "casemate/host_tools/channel.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -238,6 +239,42 @@ TEST(HostToolChannel, TellsTheConnectionThatIsOneTooMany) {
   // The host notices the end by itself; until then the answer is the same.
   while (ChannelClient(served.address).call("echo", "{}") != "{}") {
   }
+}
+
+// Takes every descriptor that this process may have.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    few.rlim_cur = 400;
+    setrlimit(RLIMIT_NOFILE, &few);
+    for (int fd = dup(0); fd >= 0; fd = dup(0)) taken_.emplace_back(fd);
+  }
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  void free_one() { taken_.pop_back(); }
+  void free_some() { taken_.resize(taken_.size() / 2); }
+
+ private:
+  rlimit before_{};
+  std::vector<sys::UniqueFd> taken_;
+};
+
+TEST(HostToolChannel, OutOfDescriptorsTakesCallersOnceThereAreSomeAndSaysItOnce) {
+  Served served({echo()});
+  ChannelClient there(served.address);
+  EXPECT_EQ(there.call("echo", "{}"), "{}");
+  NoDescriptors none;
+  none.free_one();
+  ChannelClient client(served.address);
+  client.send(channel_request(kWaits | 1, "echo", "{}"));
+  served.log.await("no connection can be taken for now");
+  // Those that are there are served, and nothing is asked or said again and again meanwhile.
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(there.call("echo", "{}"), "{}");
+  none.free_some();
+  EXPECT_EQ(client.receive()->text, "{}");
+  const std::string text = served.log.text();
+  EXPECT_EQ(text.find("for now"), text.rfind("for now")) << text;
 }
 
 TEST(HostToolChannel, SurvivesTenThousandConnections) {

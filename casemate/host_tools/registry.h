@@ -78,6 +78,7 @@ struct HostToolEvent {
 // Called when a call arrives, refused ones and unknown names among them; what it returns, when it
 // is not empty, is called exactly once with the answer. Either may come from any thread, the second
 // from another one than the first. What they throw is logged and contained.
+// One that takes its time holds up its own call alone.
 using HostToolObserver =
     std::function<std::function<void(const HostToolAnswer&)>(const HostToolEvent&)>;
 

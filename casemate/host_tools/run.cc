@@ -131,12 +131,13 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
   }
 
   void admit(const CallPointer& call, std::string arguments) {
-    if (auto refusal = refuse_before_arguments(*call)) return answer(*call, *refusal);
-    if (auto refusal = read_arguments(*call, std::move(arguments))) return answer(*call, *refusal);
-    if (auto refusal = reserve(*call)) return answer(*call, *refusal);
+    if (auto refusal = refuse_before_arguments(*call)) return answer_early(*call, *refusal);
+    if (auto refusal = read_arguments(*call, std::move(arguments)))
+      return answer_early(*call, *refusal);
+    if (auto refusal = reserve(*call)) return answer_early(*call, *refusal);
     if (auto refusal = refuse_before_function(*call)) {
       give_slot_back(*call);
-      return answer(*call, *refusal);
+      return answer_early(*call, *refusal);
     }
     enter(call);
   }
@@ -153,15 +154,27 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
     }
     log(LogLevel::error,
         fmt::format("host tool {}: {}", quoted(call->name), escape_for_display(why)));
-    answer(*call, HostToolAnswer::refused(
-                      fmt::format("host tool {} was not called: the host has no room for it now.",
-                                  quoted(call->name))));
+    answer_early(*call, HostToolAnswer::refused(fmt::format(
+                            "host tool {} was not called: the host has no room for it now.",
+                            quoted(call->name))));
+  }
+
+  // Calls an observer on a thread of the crew that is not busy: it is the host's code, and may wait
+  // for others. Once the run is over nobody else needs a thread, and the crew may be gone.
+  template <typename Act>
+  void observing(Act act) const {
+    std::optional<Crew::Busy> busy;
+    {
+      const std::lock_guard lock(mutex);
+      if (!closed) busy.emplace(*crew);
+    }
+    contained("the observer", act);
   }
 
   void observe(HostToolCallState& call) const {
     const HostToolObserver& observer = shared->options.observer;
     if (!observer) return;
-    contained("the observer", [&] { call.observed = observer({caller, call.name}); });
+    observing([&] { call.observed = observer({caller, call.name}); });
   }
 
   std::optional<HostToolAnswer> refuse_before_arguments(HostToolCallState& call) {
@@ -287,7 +300,7 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
     run_waiting();
     if (is_unknown_to_run(call)) {
       give_slot_back(*call);
-      answer(*call, HostToolAnswer::refused("the run is over."));
+      answer_early(*call, HostToolAnswer::refused("the run is over."));
     }
   }
 
@@ -425,6 +438,12 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
         fmt::format("host tool {} came back after its call had been answered", quoted(call.name)));
   }
 
+  // Where no function was called, or does not come back: on a thread that is not busy.
+  void answer_early(HostToolCallState& call, const HostToolAnswer& result) const {
+    if (call.observed) observing([&] { std::exchange(call.observed, {})(result); });
+    answer(call, result);
+  }
+
   void answer(HostToolCallState& call, const HostToolAnswer& result) const {
     if (call.observed) contained("the observer", [&] { call.observed(result); });
     contained("passing on an answer", [&] { call.answered(result); });
@@ -443,32 +462,35 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
     crew->set_alarm(time);
   }
 
+  // One at a time: the alarm rings on for the next, on another thread if this one has to wait.
   void answer_overdue() {
     const auto now = Clock::now();
-    std::vector<CallPointer> overdue;
+    CallPointer call;
     {
       const std::lock_guard lock(mutex);
       if (closed) return;
       alarm.reset();
-      for (const CallPointer& call : unanswered) {
-        if (call->deadline && *call->deadline <= now) overdue.push_back(call);
+      const auto overdue = std::ranges::find_if(unanswered, [&](const CallPointer& each) {
+        return each->deadline && *each->deadline <= now;
+      });
+      if (overdue != unanswered.end()) {
+        call = *overdue;
+        give_up(call);
       }
-      for (const CallPointer& call : overdue) give_up(call);
-      for (const CallPointer& call : unanswered) {
-        if (call->deadline) set_alarm_for(*call->deadline);
+      for (const CallPointer& each : unanswered) {
+        if (each->deadline) set_alarm_for(*each->deadline);
       }
     }
-    for (const CallPointer& call : overdue) {
-      call->stop.request_stop();
-      const std::string time = seconds_text(*call->tool->tool.timeout);
-      log(LogLevel::warning, fmt::format("host tool {} has not answered within {} s and was told "
-                                         "to stop",
-                                         quoted(call->name), time));
-      answer(*call, HostToolAnswer::refused(
-                        fmt::format("host tool {} did not answer within {} seconds. What it did by "
-                                    "then is not known.",
-                                    quoted(call->name), time)));
-    }
+    if (!call) return;
+    call->stop.request_stop();
+    const std::string time = seconds_text(*call->tool->tool.timeout);
+    log(LogLevel::warning,
+        fmt::format("host tool {} has not answered within {} s and was told to stop",
+                    quoted(call->name), time));
+    answer_early(*call, HostToolAnswer::refused(fmt::format(
+                            "host tool {} did not answer within {} seconds. What it did by then is "
+                            "not known.",
+                            quoted(call->name), time)));
     run_waiting();
   }
 

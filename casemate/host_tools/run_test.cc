@@ -452,6 +452,40 @@ TEST(HostToolRun, ObserversSeeEveryCallAndItsAnswerOnce) {
                                             "r1 other: Error: there is no host tool 'other'."}));
 }
 
+TEST(HostToolRun, AnObserverThatWaitsHoldsUpItsOwnCallAlone) {
+  Gate arrival;
+  Gate answer;
+  HostToolRegistryOptions options;
+  options.observer = [&](const HostToolEvent& event) -> std::function<void(const HostToolAnswer&)> {
+    if (event.name == "arrival") arrival.pass();
+    if (event.name == "unknown" || event.name == "stuck") {
+      return [&](const HostToolAnswer&) { answer.pass(); };
+    }
+    return {};
+  };
+  Gate gate;
+  HostTool stuck = tool_of("stuck", [&](const auto&, const auto&) {
+    gate.pass();
+    return boost::json::value(1);
+  });
+  stuck.timeout = milliseconds(20);
+  HostTool late = stuck;
+  late.name = "late";
+  HostToolRun run(registry_of({echo(), stuck, late}, options), {});
+  std::vector<std::future<HostToolAnswer>> held;
+  for (const char* name : {"arrival", "unknown", "stuck", "stuck"}) {
+    held.push_back(std::async(std::launch::async, [&, name] { return run.dispatch(name, "{}"); }));
+  }
+  arrival.await(1);
+  answer.await(3);
+  EXPECT_EQ(run.dispatch("echo", "{}").text(), "{}");
+  EXPECT_NE(run.dispatch("late", "{}").text().find("did not answer within"), std::string::npos);
+  gate.open();
+  arrival.open();
+  answer.open();
+  for (auto& each : held) EXPECT_FALSE(each.get().ok());
+}
+
 TEST(HostToolRun, ContainsWhatObserversThrow) {
   KeptLog log;
   int enters = 0;

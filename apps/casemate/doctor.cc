@@ -18,6 +18,7 @@
 #include "casemate/backends/linux/group_detection.h"
 #include "casemate/backends/linux/subordinate_ids.h"
 #include "casemate/base/json.h"
+#include "casemate/guest/agent/landlock.h"
 
 namespace casemate::app {
 
@@ -65,6 +66,20 @@ Finding user_ids() {
       remedy->command};
 }
 
+Finding second_wall() {
+  const long version = guest::landlock_version();
+  if (version >= guest::kLeastLandlock) {
+    return {"landlock", Status::ok, fmt::format("version {}", version), ""};
+  }
+  return {"landlock", Status::weaker,
+          version < 1
+              ? "programs have no second wall round their files: Landlock is not switched on "
+                "in this kernel (add it to the parameter lsm= at boot) or is refused"
+              : "programs have no second wall round their files: the kernel's Landlock is "
+                "too old, Linux 5.19 has one that serves",
+          ""};
+}
+
 std::string text_of(const Finding& finding) {
   std::string text = fmt::format("{:<9}{}: {}\n", to_string(finding.status), finding.name,
                                  show_controls(finding.found));
@@ -102,6 +117,7 @@ int doctor(const ParsedLine& line, const Config& config) {
   }
   findings.push_back(user_ids());
   findings.push_back(control_groups());
+  findings.push_back(second_wall());
   json::array records;
   std::string text;
   for (const Finding& finding : findings) {

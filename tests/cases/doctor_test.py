@@ -137,7 +137,7 @@ class Doctor(Case):
         result = self.doctor("--json")
         names = [record["name"] for record in result.json]
         self.assertEqual(names, ["linux", "linux: boundary", "linux: limits", "linux: python3", "user ids",
-                                 "control groups"])
+                                 "control groups", "landlock"])
         for record in result.json:
             self.assertEqual(list(record), ["name", "status", "found", "fix"])
             self.assertIn(record["status"], ("ok", "weaker"))
@@ -183,6 +183,14 @@ class Lacks(Case):
         self.assertEqual(found["linux"]["fix"], "podman run --security-opt unmask=ALL --security-opt seccomp=unconfined")
         # What that option does.
         self.assertEqual(machine.doctor()[0], 0)
+
+    def test_a_second_wall_that_is_not_there_is_said(self):
+        machine = Machine(self)
+        shutil.copy(FILTER, machine.dir)
+        status, found = machine.doctor("/usr/bin/python3", machine.dir / FILTER.name, "refuse", "444", "95")
+        self.assertEqual((status, found["linux"]["status"]), (0, "ok"), found)
+        self.assertEqual(found["landlock"]["status"], "weaker", found)
+        self.assertIn("lsm=", found["landlock"]["found"])
 
     def test_namespaces_in_a_chroot(self):
         machine = Machine(self)

@@ -1,6 +1,7 @@
 """Runs a command under what others put in the way of user namespaces:
 
     outer_filter.py engine COMMAND...           the filter of a container's engine: no new namespaces
+    outer_filter.py refuse CALL ERRNO COMMAND...  a kernel or an older filter without one system call, by number
     outer_filter.py apparmor SETTING COMMAND...  Ubuntu's restriction. SETTING is a file that stands for
         /proc/sys/kernel/apparmor_restrict_unprivileged_userns: with 1 in it nobody but root of the
         machine makes a user namespace, and whatever opens that name finds the file.
@@ -115,6 +116,9 @@ def apparmor(setting, argv):
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "refuse":
+        install([(int(sys.argv[2]), None, ERRNO | int(sys.argv[3]))], 0)
+        os.execvp(sys.argv[4], sys.argv[4:])
     if sys.argv[1] == "engine":
         engine(sys.argv[2:])
     apparmor(sys.argv[2], sys.argv[3:])

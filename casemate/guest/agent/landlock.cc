@@ -18,7 +18,6 @@ namespace {
 constexpr long kCreateRuleset = 444;
 constexpr long kAddRule = 445;
 constexpr long kRestrictSelf = 446;
-constexpr unsigned kAskVersion = 1;
 constexpr int kPathBeneath = 1;
 
 constexpr std::uint64_t kExecute = 1 << 0;
@@ -57,9 +56,8 @@ std::uint64_t file_rights(long abi) {
 }  // namespace
 
 sys::UniqueFd make_landlock(const std::string& work_dir) {
-  const long abi = syscall(kCreateRuleset, nullptr, 0, kAskVersion);
-  // Not built in, or not switched on; or too old.
-  if (abi < 2) return {};
+  const long abi = landlock_version();
+  if (abi < kLeastLandlock) return {};
   const std::uint64_t handled = file_rights(abi);
   const RulesetAttributes attributes{
       .handled_files = handled,

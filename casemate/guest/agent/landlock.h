@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <string>
 
 #include "casemate/sys/unique_fd.h"
@@ -15,6 +17,16 @@ namespace casemate::guest {
 // reaches no abstract Unix socket and signals no process outside of its own exec.
 //
 // Does not bound what a descriptor that is already open can do, nor sockets.
+
+// The oldest ABI that serves.
+inline constexpr long kLeastLandlock = 2;
+
+// The kernel's ABI; less than 1 where Landlock is not built in, not switched on or refused.
+inline long landlock_version() noexcept {
+  constexpr long kCreateRuleset = 444;
+  constexpr unsigned kAskVersion = 1;
+  return syscall(kCreateRuleset, nullptr, 0, kAskVersion);
+}
 
 // A rule set for the caller's mount namespace as it is now; none where the kernel has no Landlock
 // that serves. Throws `std::system_error`.

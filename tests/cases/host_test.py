@@ -2,6 +2,7 @@
 
 import re
 import resource
+import time
 import unittest
 from pathlib import Path
 
@@ -102,6 +103,16 @@ class Namespaces(Case):
     def test_a_proc_of_the_outer_pid_namespace_serves(self):
         result = self.run_argv(["unshare", "--pid", "--fork", *self.argv(program="print(6 * 7)")])
         self.assertEqual((result.status, result.text, result.err), (0, "42\n", ""), result)
+
+    # EX-15
+    @NEEDS_ROOT
+    def test_a_bound_holds_where_the_caller_is_the_init_of_a_container(self):
+        begun = time.monotonic()
+        result = self.run_argv(["unshare", "--pid", "--fork", "--mount-proc", "--mount", "--kill-child",
+                                *self.argv("--timeout", "2", program="while True: pass")])
+        self.assertEqual((result.status, result.text), (124, ""), result)
+        self.assertLess(time.monotonic() - begun, 60)
+        self.assertEqual([name for name in ("sandboxes", "new", "trash") if list((self.state / name).iterdir())], [])
 
     @NEEDS_ROOT
     @unittest.skipIf(SANITIZED, "a sanitizer needs a /proc of its own before the program begins")

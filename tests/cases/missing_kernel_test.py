@@ -1,0 +1,47 @@
+"""A kernel, or the filter of an older engine, that lacks one system call of those that the backend uses: a run
+either does without it or is refused by name, and nothing of it is left. Never a hang."""
+
+import unittest
+from pathlib import Path
+
+from harness import PROGRAM, Case
+
+FILTER = Path(__file__).with_name("outer_filter.py")
+ENOSYS, EPERM, EINVAL, EMFILE, EOPNOTSUPP = 38, 1, 22, 24, 95
+
+# x86-64.
+CALLS = [
+    ("openat2", 437, ENOSYS), ("close_range", 436, ENOSYS), ("pidfd_open", 434, ENOSYS),
+    ("pidfd_send_signal", 424, ENOSYS), ("move_mount", 429, ENOSYS), ("open_tree", 428, ENOSYS),
+    ("fsopen", 430, ENOSYS), ("mount_setattr", 442, ENOSYS), ("execveat", 322, ENOSYS), ("memfd_create", 319, ENOSYS),
+    ("clone3", 435, ENOSYS), ("clone", 56, EPERM), ("unshare", 272, EPERM), ("pivot_root", 155, EPERM),
+    ("seccomp", 317, ENOSYS), ("landlock_create_ruleset", 444, EOPNOTSUPP), ("renameat2", 316, EINVAL),
+    ("signalfd4", 289, ENOSYS), ("timerfd_create", 283, ENOSYS), ("inotify_init1", 294, EMFILE),
+    ("epoll_create1", 291, ENOSYS), ("sethostname", 170, EPERM), ("setgroups", 116, EPERM), ("mknodat", 259, EPERM),
+    ("umount2", 166, EPERM), ("mount", 165, EPERM), ("getrandom", 318, ENOSYS), ("prctl", 157, EPERM),
+    ("prlimit64", 302, EPERM), ("flock", 73, ENOSYS), ("socket", 41, EPERM),
+]
+# What a run does without.
+NOT_NEEDED = {"landlock_create_ruleset"}
+
+
+class MissingCalls(Case):
+    def test_a_run_does_without_or_is_refused_by_name_and_leaves_nothing(self):
+        for name, number, error in CALLS:
+            with self.subTest(name):
+                result = self.run_argv(["/usr/bin/python3", str(FILTER), "refuse", str(number), str(error),
+                                        *self.argv(program="print(6 * 7)")])
+                if result.status == 0:
+                    self.assertEqual(result.text, "42\n", result)
+                else:
+                    self.assertEqual((result.status, result.text), (125, ""), result)
+                    self.assertRegex(result.err, r"(?m)^casemate: error: [A-Z][A-Za-z]+: .", result)
+                    self.assertNotIn(name, NOT_NEEDED, result)
+                # What a refused call kept from being removed, the next that looks removes.
+                listed = self.run_argv([PROGRAM, "ls"])
+                self.assertEqual((listed.status, listed.text.count("\n") > 1), (0, False), listed)
+                self.nothing_is_left_in_the_state_root()
+
+
+if __name__ == "__main__":
+    unittest.main()

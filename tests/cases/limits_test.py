@@ -49,6 +49,11 @@ class Limits(Case):
             refused = self.run_argv([*hidden, *self.argv(*option, program="print('ran')")])
             self.assertRefused(refused, "SandboxLimitNotEnforceable", option[0][2:5])
 
+    def test_a_size_above_what_the_machine_has_is_refused_with_the_number(self):
+        for option in ("--memory", "--disk"):
+            refused = self.run_argv(self.argv(option, "1000000G", program="print(1)"))
+            self.assertRefused(refused, "SandboxLimitNotEnforceable", "1073741824000000 bytes", "memory and swap")
+
     def test_rl_08_every_writable_place_runs_full_and_the_program_lives(self):
         """RL-08."""
         result = self.run_json("import errno\n"

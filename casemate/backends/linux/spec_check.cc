@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
@@ -61,6 +63,19 @@ void check_image(const SandboxSpec& spec) {
       fmt::format("the {} limit cannot be held by the linux backend here: {}", to_string(limit),
                   why),
       "leave the limit out to run without it, or make what is missing available");
+}
+
+// Files on the quota are memory, too: more than the machine has bounds neither.
+void check_machine_has(const Resources& resources, std::uint64_t machine_bytes) {
+  for (const auto& [limit, bound] : {std::pair(Limit::memory, resources.memory_bytes),
+                                     std::pair(Limit::disk, resources.disk_bytes)}) {
+    if (!bound.stated || bound.value <= machine_bytes) continue;
+    throw SandboxLimitNotEnforceable(
+        fmt::format("a {} limit of {} bytes cannot be held here: this machine has {} bytes of "
+                    "memory and swap",
+                    to_string(limit), bound.value, machine_bytes),
+        fmt::format("give at most {}", machine_bytes));
+  }
 }
 
 const ResourceLimit& bound_of(const Resources& resources, Limit limit) {
@@ -125,11 +140,12 @@ BackendDeclarations declare(const ControlGroupLayout& layout) {
 }
 
 void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared,
-                    const std::map<Limit, std::string>& missing) {
+                    const std::map<Limit, std::string>& missing, std::uint64_t machine_bytes) {
   for (const UnheldBound& bound : unheld_bounds(spec.resources, declared)) {
     const auto why = missing.find(bound.limit);
     if (bound.stated && why != missing.end()) refuse_limit(bound.limit, why->second);
   }
+  check_machine_has(spec.resources, machine_bytes);
   // The host's floor is the router's to know; the rest is the same for both.
   if (const auto refused = match_declarations(spec, Isolation::process, declared)) {
     refused->raise(refused->message, refused->hint);
@@ -163,6 +179,12 @@ std::set<Limit> settle_limits(const Resources& resources, const BackendDeclarati
     not_held.insert(limit.limit);
   }
   return not_held;
+}
+
+std::uint64_t machine_memory_bytes() noexcept {
+  struct sysinfo info{};
+  if (sysinfo(&info) < 0) return kMaxBytes;
+  return (std::uint64_t{info.totalram} + info.totalswap) * info.mem_unit;
 }
 
 std::string engine_text() {

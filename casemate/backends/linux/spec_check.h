@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -13,11 +14,16 @@ namespace casemate::linux_backend {
 // What the backend claims on a machine with that layout of control groups.
 BackendDeclarations declare(const ControlGroupLayout& layout);
 
+// Memory and swap of this machine; `kMaxBytes` where the kernel does not say.
+std::uint64_t machine_memory_bytes() noexcept;
+
 // Refuses, before anything is made, a spec that the backend cannot serve: also one that did not
 // come through a router, by the router's own rules (`match_declarations`). Throws the refusals of
-// `SandboxBackend::acquire` and of the router. `missing` says why a limit is not declared.
+// `SandboxBackend::acquire` and of the router. `missing` says why a limit is not declared. A stated
+// memory or disk of more than `machine_bytes` is a bound that nothing would ever meet.
 void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared,
-                    const std::map<Limit, std::string>& missing = {});
+                    const std::map<Limit, std::string>& missing = {},
+                    std::uint64_t machine_bytes = machine_memory_bytes());
 
 // The default bounds that are not held as they stand: by the declaration, because the kernel
 // refused them (`failed`, with its reasons), or because a hard limit of this process, which it may

@@ -52,6 +52,23 @@ TEST(LinuxLimitsHeld, ADefaultThatCannotBeHeldRunsAndSaysSo) {
             std::set<Limit>{Limit::cpu});
 }
 
+TEST(LinuxLimitsHeld, AStatedSizeAboveWhatTheMachineHasIsRefusedWithTheNumber) {
+  const BackendDeclarations declared = declare(everything());
+  SandboxSpec one = spec();
+  one.resources.memory_bytes = stated(kGiB);
+  one.resources.disk_bytes = stated(kGiB);
+  check_servable(one, declared, {}, kGiB);
+  one.resources.memory_bytes = stated(kGiB + 1);
+  expect_refusal<SandboxLimitNotEnforceable>([&] { check_servable(one, declared, {}, kGiB); },
+                                             {"memory", "1073741825 bytes", "1073741824 bytes"});
+  one.resources.memory_bytes = stated(kGiB);
+  one.resources.disk_bytes = stated(kGiB + 1);
+  expect_refusal<SandboxLimitNotEnforceable>([&] { check_servable(one, declared, {}, kGiB); },
+                                             {"disk", "1073741825 bytes", "1073741824 bytes"});
+  // A default is no wish: a small machine runs with it.
+  check_servable(spec(), declared, {}, 16 * kMiB);
+}
+
 // RL-06
 TEST(LinuxLimitsHeld, AStatedOneIsRefusedWithTheReason) {
   Resources resources;

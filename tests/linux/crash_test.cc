@@ -6,8 +6,10 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -15,6 +17,7 @@
 #include <system_error>
 
 #include "casemate/backends/linux/state_directory.h"
+#include "casemate/sys/without_call_test.h"
 #include "tests/linux/linux_test.h"
 #include "tests/linux/other_process.h"
 #include "tests/support/expect_refusal.h"
@@ -52,6 +55,20 @@ TEST_F(LinuxCrash, OneSandboxsRemovedDirectoryEndsThatOneOnly) {
   fs::remove_all(directory);
   EXPECT_TRUE(wait_until_gone(agent));
   EXPECT_EQ(other->exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
+TEST_F(LinuxCrash, WhyASandboxWasNotMadeIsHeardAlsoWhereWhatIsLeftOfItCannotBeEnded) {
+  acquire(key("starts the keeper"), spec());
+  // Nobody asks the keeper for one, and then nobody asks what is left who its agent is.
+  sys::without_call(SYS_socket, EACCES, 0, [&] {
+    sys::without_call(SYS_sendmsg, EACCES, 0, [&] {
+      expect_refusal<SandboxUnavailable>([&] { backend().acquire(key(), spec(), {}); },
+                                         "asking for a sandbox");
+    });
+  });
+  EXPECT_FALSE(fs::is_empty(state() / "new"));
+  EXPECT_EQ(another_backend()->list().size(), 1U) << "a sweep ends it";
+  EXPECT_TRUE(fs::is_empty(state() / "new"));
 }
 
 // A file system of this process's own as the state directory.

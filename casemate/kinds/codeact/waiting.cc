@@ -11,14 +11,15 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 // The end record of a ZIP archive, after which only a comment may follow.
 constexpr std::string_view kArchiveEnd = "PK\x05\x06";
 
-// An encoding is named in the first or second line (PEP 263).
+// An encoding is named in the first or second line (PEP 263). A line ends in "\n", "\r" or "\r\n".
 std::string_view first_two_lines(std::string_view code) {
-  const std::size_t first = code.find_first_of("\r\n");
-  if (first == std::string_view::npos) return code;
-  // "\r\n" counts twice here: then a third line is looked at too, which costs nothing.
-  const std::size_t second = code.find_first_of("\r\n", first + 1);
-  if (second == std::string_view::npos) return code;
-  return code.substr(0, code.find_first_of("\r\n", second + 1));
+  std::size_t end = 0;
+  for (int line = 0; line < 2; ++line) {
+    end = code.find_first_of("\r\n", end);
+    if (end == std::string_view::npos) return code;
+    end += code.substr(end).starts_with("\r\n") ? 2 : 1;
+  }
+  return code.substr(0, end);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 namespace casemate::codeact {
 namespace {
@@ -17,12 +18,15 @@ TEST(Waiting, AnOrdinaryProgramCan) {
   EXPECT_TRUE(can_wait(""));
   EXPECT_TRUE(can_wait("print('h\xc3\xa9')\n"));
   EXPECT_TRUE(can_wait("a\nb\n# coding: latin-1\n")) << "the third line says nothing";
+  EXPECT_TRUE(can_wait("a\r\nb\r\n# coding: latin-1\r\n"));
+  EXPECT_TRUE(can_wait("a\rb\r# coding: latin-1\r"));
 }
 
 TEST(Waiting, OneForWhichTheInterpreterWouldGoBackInItsFileCannot) {
   EXPECT_FALSE(can_wait("# -*- coding: latin-1 -*-\n"));
   EXPECT_FALSE(can_wait("#!/usr/bin/python3\n# vim: set fileencoding=latin-1 :\n"));
   EXPECT_FALSE(can_wait("#!/usr/bin/python3\r\n# coding=latin-1\r\n"));
+  EXPECT_FALSE(can_wait("\r# coding=latin-1\r"));
   EXPECT_FALSE(can_wait("\xef\xbb\xbfprint(1)"));
   EXPECT_FALSE(can_wait("print('\xe9')"));
   EXPECT_FALSE(can_wait(std::string("PK\x05\x06") + std::string(18, '\0')));

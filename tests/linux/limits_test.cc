@@ -506,5 +506,16 @@ TEST_F(LinuxWithoutControlGroups, UnstatedProcessorSecondsBoundEachProcess) {
   EXPECT_LT(result.cpu, 2s);
 }
 
+// They are counted for the host's user, who has 128 of them by default for everything.
+TEST_F(LinuxLimits, AProgramTakesFewInotifyInstancesOfTheHostsUser) {
+  const ExecResult taken =
+      limited({})->exec(python("import ctypes, os\nlibc = ctypes.CDLL(None)\n"
+                               "count = 0\n"
+                               "while count < 200 and libc.inotify_init() >= 0: "
+                               "count += 1\nprint(count)"),
+                        {});
+  EXPECT_EQ(taken.stdout, "16\n");
+}
+
 }  // namespace
 }  // namespace casemate::linux_tests

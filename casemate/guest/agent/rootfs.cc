@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -332,6 +333,21 @@ ImageTemplate::~ImageTemplate() { detach(); }
 
 void ImageTemplate::detach() noexcept { umount2(kTemplateDirectory, MNT_DETACH | UMOUNT_NOFOLLOW); }
 
+namespace {
+
+// What a sandbox takes of inotify is counted for the host's user that made it, whose own share is
+// 128 instances by default (fs.inotify.max_user_instances): without a bound of its own one program
+// would leave none to that user's services and other sandboxes.
+void bound_inotify(int proc) {
+  try {
+    sys::write_control_file_at(proc, "sys/user/max_inotify_instances", "16");
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::no_such_file_or_directory) throw;  // a kernel without inotify
+  }
+}
+
+}  // namespace
+
 void enter_root(const RootPlan& plan) {
   sys::make_all_private();
   const UniqueFd tree = sys::clone_tree(AT_FDCWD, kTemplateDirectory);
@@ -353,6 +369,7 @@ void enter_root(const RootPlan& plan) {
   sys::bind(quota.get(), "workspace", root, plan.work_dir.substr(1).c_str());
   const UniqueFd proc = sys::make_proc();
   sys::attach(proc.get(), root, "proc");
+  bound_inotify(proc.get());
   sys::replace_root(root);
   // What one call mounts in it keeps every other from taking that name away (linux_place.cc).
   if (plan.one_id) sys::share_mount(plan.work_dir.c_str());

@@ -14,7 +14,8 @@ endif()
 
 # For backends of others, to be put inside a place of theirs (docs/writing-a-backend.md).
 add_dependencies(casemate_installed casemate-place-guest)
-install(TARGETS casemate-place-guest RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/casemate")
+install(TARGETS casemate-place-guest RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/casemate"
+    COMPONENT library)
 
 get_property(library GLOBAL PROPERTY CASEMATE_LIBRARY)
 add_dependencies(casemate_installed casemate_fmt ${library})

@@ -34,19 +34,26 @@ install(FILES "${written}/casemate.fish"
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/casemate"
     COMPONENT program FILES_MATCHING PATTERN "*.md")
 install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/packaging/copyright"
-              "${written}/changelog.gz" "${written}/changelog.Debian.gz"
+              "${written}/changelog.gz"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/casemate" COMPONENT program)
 install(FILES "${PROJECT_SOURCE_DIR}/packaging/copyright" "${written}/changelog.gz"
-              "${written}/changelog.Debian.gz"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libcasemate-dev" COMPONENT library)
+
+# What Debian's own tools want of a package. EXCLUDE_FROM_ALL: `make install` leaves it out.
+install(FILES "${written}/changelog.Debian.gz"
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/casemate" COMPONENT program EXCLUDE_FROM_ALL)
+install(FILES "${written}/changelog.Debian.gz"
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libcasemate-dev" COMPONENT library EXCLUDE_FROM_ALL)
 install(FILES "${PROJECT_SOURCE_DIR}/packaging/casemate.lintian-overrides" RENAME casemate
-    DESTINATION "${CMAKE_INSTALL_DATADIR}/lintian/overrides" COMPONENT program)
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/lintian/overrides" COMPONENT program EXCLUDE_FROM_ALL)
 install(FILES "${PROJECT_SOURCE_DIR}/packaging/libcasemate-dev.lintian-overrides"
     RENAME libcasemate-dev
-    DESTINATION "${CMAKE_INSTALL_DATADIR}/lintian/overrides" COMPONENT library)
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/lintian/overrides" COMPONENT library EXCLUDE_FROM_ALL)
 
-# The development packages of scripts/packages/run.txt: what the archives are linked with.
+# The development packages of scripts/packages/run.txt: what the archives are linked with. Not fmt,
+# which is one of the archives, nor toml++, which the program alone reads with.
 file(STRINGS "${PROJECT_SOURCE_DIR}/scripts/packages/run.txt" linked REGEX "^(lib|zlib).*-dev$")
+list(FILTER linked EXCLUDE REGEX "^lib(fmt|tomlplusplus)-dev$")
 list(JOIN linked ", " linked)
 
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # `casemate_installed` builds what is packed
@@ -67,7 +74,7 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 # Programs of a sandbox are run by Debian's own interpreter.
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS "python3")
-set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "skopeo")
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "skopeo, uidmap")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libcasemate-dev)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS "${linked}")

@@ -59,7 +59,20 @@ class Package(unittest.TestCase):
 
     def test_the_library_depends_on_what_it_links(self):
         names = {entry.split()[0] for entry in self.field("libcasemate-dev", "Depends").split(",")}
-        self.assertLessEqual({"libboost-json1.81-dev", "libfmt-dev", "libseccomp-dev"}, names)
+        self.assertLessEqual({"libboost-json1.81-dev", "libseccomp-dev"}, names)
+        # What nothing of it includes.
+        self.assertEqual(names & {"libfmt-dev", "libtomlplusplus-dev"}, set())
+
+    def test_both_hold_together_what_make_install_installs(self):
+        prefix = Path(self.folder.name) / "prefix"
+        run("cmake", "--install", BUILD, "--prefix", prefix)
+        installed = {path.relative_to(prefix) for path in prefix.rglob("*") if not path.is_dir()}
+        usr = self.root / "usr"
+        packed = {path.relative_to(usr) for path in usr.rglob("*") if not path.is_dir()}
+        self.assertIn(Path("libexec/casemate/casemate-place-guest"), installed)
+        debian = {path for path in packed if path.name == "changelog.Debian.gz" or "lintian" in path.parts}
+        self.assertEqual(installed, packed - debian)
+        self.assertEqual(len(debian), 4)
 
     def test_it_holds_what_a_package_has(self):
         for name in ("bin/casemate", "share/man/man1/casemate.1.gz", "share/doc/casemate/copyright",

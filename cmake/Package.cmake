@@ -20,7 +20,15 @@ add_custom_command(OUTPUT "${written}/casemate.1.gz" "${written}/casemate.bash"
     DEPENDS casemate_program "${PROJECT_SOURCE_DIR}/packaging/write_man.py"
             "${PROJECT_SOURCE_DIR}/CHANGELOG.md"
     VERBATIM)
-add_custom_target(casemate_written ALL DEPENDS "${written}/casemate.1.gz")
+file(GLOB documents CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/docs/*.md")
+list(APPEND documents "${PROJECT_SOURCE_DIR}/README.md")
+add_custom_command(OUTPUT "${written}/docs/README.md"
+    COMMAND /usr/bin/python3 "${PROJECT_SOURCE_DIR}/packaging/write_docs.py" "${written}/docs"
+            ${documents}
+    DEPENDS "${PROJECT_SOURCE_DIR}/packaging/write_docs.py" ${documents}
+    VERBATIM)
+add_custom_target(casemate_written ALL
+    DEPENDS "${written}/casemate.1.gz" "${written}/docs/README.md")
 add_dependencies(casemate_installed casemate_written)
 
 install(FILES "${written}/casemate.1.gz" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
@@ -31,10 +39,9 @@ install(FILES "${written}/_casemate"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions" COMPONENT program)
 install(FILES "${written}/casemate.fish"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" COMPONENT program)
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/casemate"
+install(DIRECTORY "${written}/docs/" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/casemate"
     COMPONENT program FILES_MATCHING PATTERN "*.md")
-install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/packaging/copyright"
-              "${written}/changelog.gz"
+install(FILES "${PROJECT_SOURCE_DIR}/packaging/copyright" "${written}/changelog.gz"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/casemate" COMPONENT program)
 install(FILES "${PROJECT_SOURCE_DIR}/packaging/copyright" "${written}/changelog.gz"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libcasemate-dev" COMPONENT library)

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -82,6 +83,18 @@ class Package(unittest.TestCase):
                      "lib/cmake/casemate/casemateConfig.cmake"):
             self.assertTrue((self.root / "usr" / name).is_file(), name)
         self.assertEqual([path.name for path in self.root.iterdir()], ["usr"])
+
+    def test_each_link_of_the_documents_leads_to_one_that_is_packed(self):
+        documents = list((self.root / "usr/share/doc/casemate").glob("*.md"))
+        self.assertIn("README.md", {document.name for document in documents})
+        found = 0
+        for document in documents:
+            text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.M | re.S)
+            for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)]*)?\)", text):
+                if "://" not in target:
+                    self.assertTrue((document.parent / target).is_file(), f"{document.name}: {target}")
+                    found += 1
+        self.assertGreater(found, 8)
 
     def test_nothing_in_it_names_the_tree_it_was_built_in(self):
         for path in self.root.rglob("*"):

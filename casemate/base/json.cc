@@ -187,7 +187,10 @@ void write_double(std::string& out, double number) {
   }
 }
 
-void write_value(std::string& out, const json::value& value) {
+void write_value(std::string& out, const json::value& value, std::size_t depth) {
+  if (value.is_structured() && depth == 0) {
+    throw JsonError(fmt::format("a value is nested over {} deep", JsonBounds().max_depth));
+  }
   switch (value.kind()) {
     case json::kind::null:
       out += "null";
@@ -211,7 +214,7 @@ void write_value(std::string& out, const json::value& value) {
       std::string_view separator = "[";
       for (const json::value& element : value.get_array()) {
         out += std::exchange(separator, ",");
-        write_value(out, element);
+        write_value(out, element, depth - 1);
       }
       out += value.get_array().empty() ? "[]" : "]";
       break;
@@ -222,7 +225,7 @@ void write_value(std::string& out, const json::value& value) {
         out += std::exchange(separator, ",");
         write_string(out, std::string_view(member.key()));
         out += ':';
-        write_value(out, member.value());
+        write_value(out, member.value(), depth - 1);
       }
       out += value.get_object().empty() ? "{}" : "}";
       break;
@@ -279,8 +282,25 @@ json::value parse_json(std::string_view text, const JsonBounds& bounds) {
 
 std::string serialise_json(const json::value& value) {
   std::string out;
-  write_value(out, value);
+  write_value(out, value, JsonBounds().max_depth);
   return out;
+}
+
+void discard_json(json::value value) {
+  std::vector<json::value> rest;
+  rest.push_back(std::move(value));
+  const auto take = [&](json::value& each) {
+    if (each.is_structured()) rest.push_back(std::move(each));
+  };
+  while (!rest.empty()) {
+    json::value outer = std::move(rest.back());
+    rest.pop_back();
+    if (json::array* array = outer.if_array()) {
+      for (json::value& each : *array) take(each);
+    } else if (json::object* object = outer.if_object()) {
+      for (json::key_value_pair& each : *object) take(each.value());
+    }
+  }
 }
 
 }  // namespace casemate

@@ -42,7 +42,11 @@ std::size_t json_values_at_most(std::string_view text) noexcept;
 boost::json::value parse_json(std::string_view text, const JsonBounds& bounds = {});
 
 // Compact text on one line, always valid UTF-8: invalid parts of strings and keys become U+FFFD.
-// Throws `JsonError` for NaN and infinities, which JSON cannot hold.
+// Throws `JsonError` for NaN and infinities, which JSON cannot hold, and for what is nested deeper
+// than `parse_json` would read.
 std::string serialise_json(const boost::json::value& value);
+
+// Ends a value that may be nested to any depth; its own destructor would go as deep on the stack.
+void discard_json(boost::json::value value);
 
 }  // namespace casemate

@@ -60,6 +60,30 @@ TEST(Json, HoldsTheBoundOfValues) {
   EXPECT_NE(refusal_of(many + ",0]").find("is over the limit of 262144"), std::string::npos);
 }
 
+TEST(Json, WritesNothingDeeperThanItReads) {
+  const auto nested = [](int depth) {
+    boost::json::value value;
+    for (int i = 0; i < depth; ++i) {
+      boost::json::array outer;
+      outer.push_back(std::move(value));
+      value = std::move(outer);
+    }
+    return value;
+  };
+  EXPECT_EQ(parse_json(serialise_json(nested(64))), nested(64));
+  EXPECT_THROW(serialise_json(nested(65)), JsonError);
+  boost::json::value deep = nested(1'000'000);
+  EXPECT_THROW(serialise_json(deep), JsonError);
+  discard_json(std::move(deep));
+  boost::json::value members = nullptr;
+  for (int i = 0; i < 1'000'000; ++i) {
+    boost::json::object outer;
+    outer["a"] = std::move(members);
+    members = std::move(outer);
+  }
+  discard_json(std::move(members));
+}
+
 TEST(Json, RefusesAKeyThatStandsTwice) {
   EXPECT_NE(refusal_of(R"({"a":1,"a":2})").find("twice"), std::string::npos);
   EXPECT_NE(refusal_of(R"({"a":1,"\u0061":2})").find("twice"), std::string::npos);

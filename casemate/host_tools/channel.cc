@@ -139,8 +139,9 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     const std::lock_guard lock(mutex);
     if (closed) return;
     if (connections.size() >= kMaxChannelConnections) {
-      say_goodbye(*connection, fmt::format("the host takes {} connections of a run at a time.",
-                                           kMaxChannelConnections));
+      say_goodbye(*connection,
+                  encode_try_again(fmt::format("the host takes {} connections of a run at a time.",
+                                               kMaxChannelConnections)));
       return;
     }
     connections.emplace(connection.get(), connection);
@@ -156,9 +157,8 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
   }
 
   // The connection is closed next, so what does not fit at once is nobody's loss.
-  static void say_goodbye(const Connection& connection, std::string_view why) noexcept {
+  static void say_goodbye(const Connection& connection, std::string_view bytes) noexcept {
     try {
-      const std::string bytes = encode_answer(0, HostToolAnswer::refused(why));
       sys::send_message(connection.socket.get(), bytes, {}, sys::Blocking::no);
     } catch (const std::exception&) {
       // The caller is gone.
@@ -289,7 +289,8 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
         const bool sound = connection.reader.feed({buffer.data(), received.bytes}, requests);
         count_held(connection, std::span(requests).subspan(known));
         if (!sound) {
-          say_goodbye(connection, "what was sent is no request.");
+          say_goodbye(connection,
+                      encode_answer(0, HostToolAnswer::refused("what was sent is no request.")));
           return false;
         }
         // Less than there was room for: there is no more, and if there is, it is reported.

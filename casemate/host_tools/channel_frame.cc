@@ -34,6 +34,12 @@ std::string encode_answer(std::uint32_t id, const HostToolAnswer& answer) {
   return bytes;
 }
 
+std::string encode_try_again(std::string_view why) {
+  std::string bytes = encode_answer(0, HostToolAnswer::refused(why));
+  bytes[kAnswerFramingBytes - 1] = '\2';
+  return bytes;
+}
+
 bool ChannelReader::feed(std::string_view bytes, std::vector<ChannelRequest>& requests) {
   while (!bytes.empty()) {
     if (missing_ == 0) {

@@ -8,7 +8,9 @@
 //   text
 //
 // Any number of requests may be under way on a connection; answers come as they finish. Id 0 in an
-// answer: what was sent is no request, or the host takes no more connections; the host then closes.
+// answer: of the connection, which the host then closes. 1: what was sent is no request; 2: the
+// host takes no more connections, has read nothing, and may be tried again. A caller keeps its end
+// open, for sending too, until it has its answer: at the end of what it sends it counts as gone.
 // Mirrored in casemate/guest/support/casemate_tools.py and casemate/guest/agent/call_tool/.
 
 #include <cstddef>
@@ -52,6 +54,8 @@ struct ChannelRequest {
 };
 
 std::string encode_answer(std::uint32_t id, const HostToolAnswer& answer);
+// Id 0, 2.
+std::string encode_try_again(std::string_view why);
 
 // Cuts what arrives into requests. Holds at most one request's bytes, and not more than has
 // arrived.

@@ -66,6 +66,10 @@ TEST(ChannelReader, HoldsNoMoreThanArrived) {
   EXPECT_EQ(requests[0].bytes, kMaxSkippedBytes);
 }
 
+TEST(EncodeAnswer, TellsACallerToTryAgainByAMarkOfItsOwn) {
+  EXPECT_EQ(encode_try_again("no."), little_endian(15, 4) + little_endian(0, 4) + "\2Error: no.");
+}
+
 TEST(ChannelReader, GivesUpOnLengthsThatMakeNoSense) {
   for (const std::uint64_t length : {std::uint64_t{0}, std::uint64_t{kMinRequestBytes - 1},
                                      kMaxSkippedBytes + 1, std::uint64_t{0xffffffff}}) {

@@ -383,8 +383,13 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
       return std::nullopt;
     };
     try {
-      return serialise_json(
-          call.tool->tool.function(call.arguments, {caller, call.stop.get_token()}));
+      json::value value = call.tool->tool.function(call.arguments, {caller, call.stop.get_token()});
+      try {
+        return serialise_json(value);
+      } catch (const JsonError&) {
+        discard_json(std::move(value));
+        throw;
+      }
     } catch (const std::exception& error) {
       return failed(error.what());
     } catch (...) {

@@ -143,6 +143,23 @@ TEST(HostToolRun, TellsTheProgramNothingOfWhyAFunctionFailed) {
   EXPECT_EQ(run.counters(), (HostToolCounters{3, 0, 0}));
 }
 
+TEST(HostToolRun, AValueNestedAsDeepAsAHostLikesIsAFailure) {
+  KeptLog log;
+  HostToolRun run(registry_of({tool_of("deep",
+                                       [](const auto&, const auto&) {
+                                         boost::json::value value;
+                                         for (int i = 0; i < 200'000; ++i) {
+                                           boost::json::array outer;
+                                           outer.push_back(std::move(value));
+                                           value = std::move(outer);
+                                         }
+                                         return value;
+                                       })}),
+                  {.log = log.hook()});
+  EXPECT_EQ(run.dispatch("deep", "{}").text(), "Error: host tool 'deep' failed.");
+  EXPECT_NE(log.text().find("nested over 64 deep"), std::string::npos) << log.text();
+}
+
 TEST(HostToolRun, TellsFunctionsWhoseRunItIs) {
   // HT-08: the identity is the run's own on whatever thread the function runs.
   const auto registry =

@@ -129,10 +129,25 @@ class Callers(Case):
     def test_a_host_with_too_many_connections_is_asked_again(self):
         for who, argv in self.callers():
             with self.subTest(who=who):
-                host = self.host(script=lambda n: [answer(b"Error: 64.", kind=1, number=0) if n < 4
+                host = self.host(script=lambda n: [answer(b"Error: 64.", kind=2, number=0) if n < 4
                                                    else answer(b"true")])
                 status, out, _ = self.run_argv(argv, host)
                 self.assertEqual((status, out.strip().lower(), len(host.requests)), (0, "true", 4))
+
+    def test_what_is_no_request_is_not_asked_again(self):
+        for who, argv in self.callers():
+            with self.subTest(who=who):
+                host = self.host(answer(b"Error: no request.", kind=1, number=0))
+                self.assertEqual(self.run_argv(argv, host), (1, "", "Error: no request.\n"))
+                self.assertEqual(len(host.requests), 1)
+
+    def test_the_module_sends_nothing_that_the_host_would_not_read_over(self):
+        host = self.host(answer(b"1"))
+        program = MODULE.replace("a=1", 'a="x" * ((64 << 20) - 14 + 1)')
+        status, out, err = self.run_argv(["/usr/bin/python3", "-c", program], host)
+        self.assertEqual((status, out, err), (1, "", "Error: the arguments are too large: the request has "
+                                              "67108865 bytes; one may have 67108864.\n"))
+        self.assertEqual(host.requests, [])
 
     def test_without_a_host_there_is_a_sentence(self):
         for who, argv in self.callers():

@@ -24,8 +24,10 @@ _unpack_header = Struct("<IIB").unpack_from
 # Its highest bit: nothing more comes on the connection before the answer.
 _ID = 0x80000001
 _NO_REQUEST = 0
+_VALUE, _REFUSAL, _TRY_AGAIN = 0, 1, 2
 _MAX_NAME = 0xFFFF
-_MAX_LENGTH = 0xFFFFFFFF
+# The host reads no larger request over.
+_MAX_LENGTH = 64 * 1024 * 1024
 # Answers are bounded far below by the host; one that says more is none.
 _MAX_ANSWER = 1 << 30
 # Most answers come with one read of so much.
@@ -171,14 +173,16 @@ def _exchange(connection, request):
 
 
 def _take_apart(answer):
-    """(the request's id, whether it is a value, the value or the refusal)."""
+    """(the request's id, the answer's kind, the value or the sentence)."""
     length, number, kind = _unpack_header(answer)
     if len(answer) == length + 4:
         text = answer[_HEADER_BYTES:].decode()
-        if kind == 0 and number == _ID:
-            return number, True, _decode(text)
-        if kind == 1 and (number == _ID or number == _NO_REQUEST):
-            return number, False, text
+        if kind == _VALUE and number == _ID:
+            return number, kind, _decode(text)
+        if kind == _REFUSAL and (number == _ID or number == _NO_REQUEST):
+            return number, kind, text
+        if kind == _TRY_AGAIN and number == _NO_REQUEST:
+            return number, kind, text
     raise ValueError("no answer")
 
 
@@ -207,7 +211,8 @@ def call(name, /, **arguments):
     text = _encode(arguments).encode()
     length = len(head) + len(text)
     if length > _MAX_LENGTH:
-        raise ValueError("the arguments are too large")
+        raise HostToolError(f"Error: the arguments are too large: the request has {length} bytes; "
+                            f"one may have {_MAX_LENGTH}.")
     request = b"".join((length.to_bytes(4, "little"), head, text))
     give_up = None
     while True:
@@ -226,7 +231,7 @@ def call(name, /, **arguments):
             raise HostToolError("Error: the connection to the host was lost; whether the call was "
                                 "made is not known.")
         try:
-            number, is_value, value = _take_apart(answer)
+            number, kind, value = _take_apart(answer)
         except (ValueError, RecursionError):
             connection.close()
             raise HostToolError("Error: the host's answer makes no sense.") from None
@@ -234,13 +239,14 @@ def call(name, /, **arguments):
             _give_back(connection)
             break
         connection.close()
-        # The host has too many connections and has read nothing of this one's.
+        if kind != _TRY_AGAIN:
+            break
         now = time.monotonic()
         give_up = give_up or now + _CONNECT_PATIENCE
         if now > give_up:
             break
         time.sleep(0.005)
-    if is_value:
+    if kind == _VALUE:
         return value
     raise HostToolError(value)
 

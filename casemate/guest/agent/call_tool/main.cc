@@ -200,6 +200,8 @@ bool receive_all(int socket, char* bytes, std::size_t count) {
 struct Answer {
   std::uint32_t id = 0;
   bool is_value = false;
+  // The host has too many connections and read nothing of this one.
+  bool try_again = false;
   Buffer text;
   std::size_t size = 0;
 };
@@ -222,9 +224,10 @@ const char* exchange(const sockaddr_un& host, Request& request, Answer& answer) 
   const std::size_t bytes = number_at(header);
   answer.id = number_at(header + 4);
   answer.is_value = header[8] == 0;
-  const bool ours = answer.id == kId || (answer.id == 0 && !answer.is_value);
-  if (!ours || bytes < kHeaderBytes - 4 || bytes > kMaxAnswerBytes || header[8] < 0 ||
-      header[8] > 1) {
+  answer.try_again = header[8] == 2 && answer.id == 0;
+  const bool refusal = header[8] == 1 && (answer.id == kId || answer.id == 0);
+  const bool ours = (answer.is_value && answer.id == kId) || refusal || answer.try_again;
+  if (!ours || bytes < kHeaderBytes - 4 || bytes > kMaxAnswerBytes) {
     return "Error: the host's answer makes no sense.\n";
   }
   answer.size = bytes - (kHeaderBytes - 4);
@@ -239,8 +242,7 @@ int call(const sockaddr_un& host, Request& request) {
   Answer answer;
   for (int attempt = 0; attempt < kMaxTries; ++attempt) {
     if (const char* failure = exchange(host, request, answer)) return say(kRefused, failure);
-    // 0: of no request; the host has too many connections and read nothing of this one.
-    if (answer.id != 0) break;
+    if (!answer.try_again) break;
     const __kernel_timespec pause{0, kPauseNanoseconds};
     system_call(SYS_nanosleep, address(&pause), 0);
   }

@@ -71,7 +71,7 @@ class HeldShare {
 
  private:
   void release() noexcept {
-    if (bytes_ > 0) of_->give_back(std::exchange(bytes_, 0));
+    if (of_ != nullptr) of_->give_back(std::exchange(bytes_, 0));
   }
 
   std::shared_ptr<HeldBytes> of_;

@@ -143,7 +143,7 @@ class Callers(Case):
 
     def test_the_module_sends_nothing_that_the_host_would_not_read_over(self):
         host = self.host(answer(b"1"))
-        program = MODULE.replace("a=1", 'a="x" * ((64 << 20) - 14 + 1)')
+        program = MODULE.replace("a=1", 'a="x" * ((64 << 20) - 15 + 1)')
         status, out, err = self.run_argv(["/usr/bin/python3", "-c", program], host)
         self.assertEqual((status, out, err), (1, "", "Error: the arguments are too large: the request has "
                                               "67108865 bytes; one may have 67108864.\n"))

@@ -14,6 +14,7 @@
 #include "apps/casemate/config_place.h"
 #include "apps/casemate/host_tool_config.h"
 #include "apps/casemate/toml_file.h"
+#include "casemate/backends/linux/linux_backend.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/sys/unique_fd.h"
@@ -150,7 +151,9 @@ class Reader {
   }
 
   void read_engine(const std::string& engine, const TomlValue& table) {
-    if (engine != "linux") place_.refuse_unknown_key(table, engine, " in [backends]", {"linux"});
+    if (engine != kLinuxBackendName) {
+      place_.refuse_unknown_key(table, engine, " in [backends]", {std::string(kLinuxBackendName)});
+    }
     for (const auto& [key, value] : table.entries) {
       if (key != "state_dir" && key != "image_dir") {
         place_.refuse_unknown_key(value, key, " in [backends.linux]", {"state_dir", "image_dir"});

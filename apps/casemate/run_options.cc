@@ -8,6 +8,7 @@
 #include "apps/casemate/config.h"
 #include "apps/casemate/values.h"
 #include "apps/casemate/verbs.h"
+#include "casemate/backends/linux/linux_backend.h"
 #include "casemate/base/digest.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
@@ -26,7 +27,7 @@ constexpr std::array<std::string_view, 2> kIdentities = {"app", "user"};
 constexpr std::array<std::string_view, 7> kRungs = {
     "process", "runtime", "os_process", "container", "hardened_container", "microvm", "vm"};
 constexpr std::array<std::string_view, 4> kImages = {"host", "dir:", "oci:", "docker-archive:"};
-constexpr std::array<std::string_view, 1> kBackends = {"linux"};
+constexpr std::array<std::string_view, 1> kBackends = {kLinuxBackendName};
 
 constexpr auto kOptions = std::to_array<OptionSpec>({
     {"--file", "NAME=PATH|PATH", kMany, "none",

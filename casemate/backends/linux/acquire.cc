@@ -140,7 +140,7 @@ guest::AgentSandboxParts LinuxBackend::Impl::parts_of(
   const Record& record = held->record;
   guest::AgentSandboxParts parts;
   parts.info = {.id = record.id,
-                .backend = "linux",
+                .backend = std::string(kLinuxBackendName),
                 .isolation = Isolation::container,
                 .reused = reused,
                 .image = record.image,

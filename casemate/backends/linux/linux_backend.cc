@@ -88,7 +88,7 @@ std::vector<SandboxRecord> LinuxBackend::Impl::list() {
     const SandboxUse use = read_use(groups_of(record), record.id);
     records.push_back(
         {.id = record.id,
-         .backend = "linux",
+         .backend = std::string(kLinuxBackendName),
          .isolation = Isolation::container,
          .key = record.key,
          .kind = record.kind,

@@ -15,6 +15,9 @@
 
 namespace casemate {
 
+// As it declares itself, and as a router and `casemate.toml` select it.
+inline constexpr std::string_view kLinuxBackendName = "linux";
+
 // Whether control groups bound sandboxes, where this user may make them. Without any, memory, the
 // share of processors and processor seconds are not held, processes are counted by user.
 enum class ControlGroups { where_possible, none };

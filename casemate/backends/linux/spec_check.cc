@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "casemate/backends/linux/linux_backend.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/core/guest_path.h"
@@ -121,7 +122,7 @@ std::array<ProcessLimit, 7> process_limits(const Resources& resources) {
 
 BackendDeclarations declare(const ControlGroupLayout& layout) {
   BackendDeclarations declared{
-      .name = "linux",
+      .name = std::string(kLinuxBackendName),
       .isolation = Isolation::container,
       .egress_modes = {Egress::closed},
       .capabilities = {Capability::exec, Capability::files_in, Capability::files_out,

@@ -14,7 +14,8 @@ inline constexpr std::uint64_t kDefaultHostToolCalls = 16;
 // The part of a registry that decides whether a provider can carry its calls: a snapshot, taken
 // when the registry is sealed.
 //
-// Where calls travel as files the router counts them with the files of the spec (`fold_host_tools`).
+// Where calls travel as files the router counts them with the files of the spec
+// (`fold_host_tools`).
 struct HostToolSurface {
   // Calls of one run, the refused ones among them.
   std::uint64_t max_calls = kDefaultHostToolCalls;

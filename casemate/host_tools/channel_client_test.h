@@ -54,7 +54,8 @@ class ChannelClient {
     return Answer{number(*body, 0), (*body)[4] == 0, body->substr(5)};
   }
 
-  std::string call(std::string_view name, std::string_view arguments, std::uint32_t id = kWaits | 7) {
+  std::string call(std::string_view name, std::string_view arguments,
+                   std::uint32_t id = kWaits | 7) {
     try {
       send(channel_request(id, name, arguments));
     } catch (const std::system_error&) {

@@ -90,8 +90,9 @@ void add_attributes(int mount, const MountAttributes& attributes, unsigned flags
 }  // namespace
 
 UniqueFd clone_tree(int opened) {
-  UniqueFd tree(open_tree(opened, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | unsigned{AT_RECURSIVE} |
-                                          unsigned{AT_EMPTY_PATH}));
+  UniqueFd tree(open_tree(
+      opened, "",
+      OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | unsigned{AT_RECURSIVE} | unsigned{AT_EMPTY_PATH}));
   if (!tree) throw_errno("cloning the mount of an open file");
   return tree;
 }

@@ -264,13 +264,7 @@ void run_agent(AgentPlan plan) noexcept {
     join_groups(plan.groups);
     plan.groups.clear();
     const int kept[] = {
-        0,
-        1,
-        2,
-        status,
-        plan.agent_socket.get(),
-        plan.lease_socket.get(),
-        plan.keeper.get(),
+        0, 1, 2, status, plan.agent_socket.get(), plan.lease_socket.get(), plan.keeper.get(),
         // Of an image `host` there is none; closing all but 0 twice is closing all but 0.
         plan.image ? plan.image.get() : 0};
     sys::close_all_except(kept);

@@ -8,13 +8,14 @@
 namespace casemate::guest {
 
 // The keeper's whole life: makes sandboxes when its host asks (keeper_messages.h), reaps their
-// agents, removes their control groups and state directories. One a host process, single-threaded, in the
-// machine's namespaces but for its mounts and, unless it is root, its users (identity.h); it outlives its host while a sandbox lives and ends when
-// the host's socket closed and none does. What the host gave up, or had not published when its
-// socket closed, is ended at once. The keeper's own death ends all its sandboxes.
+// agents, removes their control groups and state directories. One a host process, single-threaded,
+// in the machine's namespaces but for its mounts and, unless it is root, its users (identity.h); it
+// outlives its host while a sandbox lives and ends when the host's socket closed and none does.
+// What the host gave up, or had not published when its socket closed, is ended at once. The
+// keeper's own death ends all its sandboxes.
 //
-// `host` is a seqpacket socket; `subordinate` are more ids that the machine gives this user. Returns
-// the exit status.
+// `host` is a seqpacket socket; `subordinate` are more ids that the machine gives this user.
+// Returns the exit status.
 int run_keeper(sys::UniqueFd host, const std::optional<SubordinateIds>& subordinate) noexcept;
 
 }  // namespace casemate::guest

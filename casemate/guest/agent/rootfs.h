@@ -27,8 +27,8 @@ inline constexpr unsigned kUserId = 1000;
 // named in rootfs.cc. The sandboxes of one keeper see each other's work directories as empty ones.
 class RootTemplate {
  public:
-  // Gives the calling process, root of the machine or of a user namespace, a mount namespace of its own in
-  // which the template lies over /dev. Throws `std::system_error`.
+  // Gives the calling process, root of the machine or of a user namespace, a mount namespace of its
+  // own in which the template lies over /dev. Throws `std::system_error`.
   RootTemplate();
 
   // Makes the place where sandboxes mount their work directory; an absolute path.
@@ -71,8 +71,8 @@ struct RootPlan {
 // Makes a view of the keeper's template this process's root, with a /proc of its own and one tmpfs,
 // bounded by the plan, behind the work directory, the home directory and a machine id of its own.
 //
-// The caller was cloned from the keeper and has every capability of a user namespace that owns its mount and
-// pid namespaces; umask 0. Throws `std::system_error`.
+// The caller was cloned from the keeper and has every capability of a user namespace that owns its
+// mount and pid namespaces; umask 0. Throws `std::system_error`.
 void enter_root(const RootPlan& plan);
 
 }  // namespace casemate::guest

@@ -34,14 +34,14 @@ class Shortage {
 
 }  // namespace
 
-// This whole test program's.
-void* operator new(std::size_t bytes) {
+// This whole test program's. Not inlined: g++ 12 would see memory from `new` given to `free`.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   void* got = bytes >= fail_from && !spared ? nullptr : std::malloc(bytes);
   if (got == nullptr) throw std::bad_alloc();
   return got;
 }
-void operator delete(void* pointer) noexcept { std::free(pointer); }
-void operator delete(void* pointer, std::size_t) noexcept { std::free(pointer); }
+[[gnu::noinline]] void operator delete(void* pointer) noexcept { std::free(pointer); }
+[[gnu::noinline]] void operator delete(void* pointer, std::size_t) noexcept { std::free(pointer); }
 
 namespace casemate {
 namespace {

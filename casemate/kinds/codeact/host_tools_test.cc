@@ -343,7 +343,7 @@ TEST(CodeactHostTools, NeedApprovalWhenOneActsInAUsersNameAndOnlyThen) {
 
 TEST(CodeactHostTools, CapConfidentialityWhereSomethingLeaves) {
   CodeactToolOptions capped;
-  capped.outbound_max_confidentiality = "secret";
+  capped.outbound_max_confidentiality.emplace("secret");
   const ToolDeclarations cap{{"max_allowed_confidentiality", "secret"}};
   EXPECT_EQ(WithHostTools(registry_of({echo()})).tools(capped).at(0).declarations(), cap);
   EXPECT_EQ(WithHostTools(registry_of({declared(named("o"), kCarriesOut)}))

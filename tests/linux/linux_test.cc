@@ -24,13 +24,22 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kPatience{20};
 
+// What the kernel says of a process from its state on; empty for one that has gone, also while it
+// was asked.
+std::string state_of(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::ostringstream text;
+  text << file.rdbuf();  // keeps an error to itself, as an iterator does not
+  const std::string all = text.str();
+  const std::size_t end = all.rfind(')');
+  return end == std::string::npos ? std::string() : all.substr(end + 1);
+}
+
 // Absent for a process that has ended, reaped or not: it runs nothing any more.
 std::optional<std::string> start_time(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  const std::size_t end = text.rfind(')');
-  if (end == std::string::npos) return std::nullopt;
-  std::istringstream fields(text.substr(end + 1));
+  const std::string state = state_of(std::to_string(pid));
+  if (state.empty()) return std::nullopt;
+  std::istringstream fields(state);
   std::string field;
   fields >> field;
   if (field == "Z" || field == "X") return std::nullopt;
@@ -61,11 +70,9 @@ std::map<pid_t, pid_t> parents() {
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream file(entry.path() / "stat");
-    std::string text((std::istreambuf_iterator<char>(file)), {});
-    const std::size_t end = text.rfind(')');
-    if (end == std::string::npos) continue;
-    std::istringstream fields(text.substr(end + 1));
+    const std::string state = state_of(name);
+    if (state.empty()) continue;
+    std::istringstream fields(state);
     std::string status;
     pid_t parent = 0;
     fields >> status >> parent;

@@ -261,6 +261,9 @@ class NoDescriptors {
 };
 
 TEST(HostToolChannel, OutOfDescriptorsTakesCallersOnceThereAreSomeAndSaysItOnce) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer looks at an object's class through a pipe of its own";
+#endif
   Served served({echo()});
   ChannelClient there(served.address);
   EXPECT_EQ(there.call("echo", "{}"), "{}");

@@ -50,7 +50,8 @@ class Limits(Case):
             self.assertRefused(refused, "SandboxLimitNotEnforceable", option[0][2:5])
 
     def test_a_size_above_what_the_machine_has_is_refused_with_the_number(self):
-        for option in ("--memory", "--disk"):
+        # Where nobody counts memory, no size of it is held.
+        for option in ("--memory", "--disk") if os.geteuid() == 0 else ("--disk",):
             refused = self.run_argv(self.argv(option, "1000000G", program="print(1)"))
             self.assertRefused(refused, "SandboxLimitNotEnforceable", "1073741824000000 bytes", "memory and swap")
 

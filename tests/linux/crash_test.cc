@@ -30,6 +30,15 @@ namespace fs = std::filesystem;
 
 class LinuxCrash : public LinuxTest {};
 
+// As `rm -rf` does: what somebody else removes meanwhile is gone, too.
+void wipe(const fs::path& directory) {
+  std::error_code error;
+  do {
+    fs::remove_all(directory, error);
+  } while (error == std::errc::no_such_file_or_directory);
+  if (error) throw fs::filesystem_error("wiping", directory, error);
+}
+
 TEST_F(LinuxCrash, AWipedStateDirectoryEndsItsSandboxesAndIsMadeAnew) {
   SandboxSpec patient = spec();
   patient.keep_idle = 1h;
@@ -37,7 +46,7 @@ TEST_F(LinuxCrash, AWipedStateDirectoryEndsItsSandboxesAndIsMadeAnew) {
   const std::string id = lost->info().id;
   const pid_t agent = agent_of(sandbox_directories().at(0));
   ASSERT_GT(agent, 0);
-  fs::remove_all(state());
+  wipe(state());
   EXPECT_TRUE(wait_until_gone(agent));
   expect_refusal<SandboxUnavailable>([&] { lost->exec(shell("true"), {}); });
   const auto again = acquire(key(), patient);
@@ -52,7 +61,7 @@ TEST_F(LinuxCrash, OneSandboxsRemovedDirectoryEndsThatOneOnly) {
   const fs::path directory = sandbox_directories().at(0);
   const auto other = acquire(key("other"), spec());
   const pid_t agent = agent_of(directory);
-  fs::remove_all(directory);
+  wipe(directory);
   EXPECT_TRUE(wait_until_gone(agent));
   EXPECT_EQ(other->exec(shell("echo alive"), {}).stdout, "alive\n");
 }
@@ -142,7 +151,7 @@ TEST_F(LinuxCrash, AReadOnlyStateDirectoryIsANamedRefusal) {
 TEST_F(LinuxCrash, ADisposeAfterAWipeIsQuiet) {
   acquire(key(), spec());
   const pid_t agent = agent_of(sandbox_directories().at(0));
-  fs::remove_all(state());
+  wipe(state());
   EXPECT_TRUE(wait_until_gone(agent));
   EXPECT_EQ(backend().dispose(key()), 0);
   EXPECT_TRUE(backend().list().empty());

@@ -85,6 +85,7 @@ class OrdinaryUser(unittest.TestCase):
     def run_cases(self, area, wrap):
         """The command line's cases of an area, from a copy that this user can read."""
         copied = self.dir / "source"
+        shutil.rmtree(copied, ignore_errors=True)
         shutil.copytree(ROOT / "tests/cases", copied / "tests/cases", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(ROOT / "examples", copied / "examples")
         self.copy(BUILD / "casemate")
@@ -101,7 +102,6 @@ class OrdinaryUser(unittest.TestCase):
                      "conformance"):
             with self.subTest(area=area):
                 self.run_cases(area, list)
-                shutil.rmtree(self.dir / "source")
 
     def test_with_one_id_the_backend_says_so(self):
         self.assertIn("one user id (no range in /etc/subuid and /etc/subgid)", self.identity(list))

@@ -17,8 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("CASEMATE_BUILD_DIR", ROOT / "build/release"))
 SUITES = BUILD / "test_programs"
-# Of what these tests may be left out for: nothing but what this user cannot have here.
-LEFT_OUT = ("this user may make no control groups", "needs root")
+# Of what these tests may be left out for: nothing but what this user cannot have here, or what a
+# sanitizer cannot do without itself.
+LEFT_OUT = ("this user may make no control groups", "needs root", "the sanitizer")
 TIME = 600  # seconds; a bound on a hang, not a budget
 
 

@@ -1,6 +1,7 @@
 #include "casemate/guest/agent_call.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <array>
@@ -106,23 +107,39 @@ std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const Call
         "a program that stays with the sandbox is refused in a call with host tools",
         "start it in a call without: it would outlive whoever answers them");
   }
-  std::unique_ptr<AgentProcess> process;
-  std::optional<Held> held = take_held();
-  if (held && is_asked_for(*held, request)) {
-    Release release{.source = std::move(*held->source)};
-    if (request.timeout) release.timeout_ns = static_cast<std::uint64_t>(request.timeout->count());
-    process =
-        std::make_unique<AgentProcess>(std::move(held->connection), FrameType::release,
-                                       encode(release), request, parts_, accounting_, closed_);
-  } else {
-    if (held) give_up(std::move(*held), control);
-    const sys::UniqueFd mark = stays && accounting_ ? accounting_->mark_busy() : sys::UniqueFd();
-    process = std::make_unique<AgentProcess>(
-        attach(stays ? AttachKind::resident : AttachKind::exec, control, mark), FrameType::exec,
-        payload, request, parts_, accounting_, closed_);
+  if (std::optional<Held> held = take_held()) {
+    if (is_asked_for(*held, request)) {
+      if (auto process = start_held(*held, request, control)) return process;
+    }
+    give_up(std::move(*held), control);
   }
+  const sys::UniqueFd mark = stays && accounting_ ? accounting_->mark_busy() : sys::UniqueFd();
+  auto process = std::make_unique<AgentProcess>(
+      attach(stays ? AttachKind::resident : AttachKind::exec, control, mark), FrameType::exec,
+      payload, request, parts_, accounting_, closed_);
   process->await_start(control);
   return process;
+}
+
+// Null when it had ended, or ended before anything of the program began: then a fresh one is as
+// good, and nothing runs twice.
+std::unique_ptr<AgentProcess> AgentCall::start_held(Held& held, const ExecRequest& request,
+                                                    const CallControl& control) {
+  Release release{.source = *held.source};
+  if (request.timeout) release.timeout_ns = static_cast<std::uint64_t>(request.timeout->count());
+  auto process =
+      std::make_unique<AgentProcess>(std::move(held.connection), FrameType::release,
+                                     encode(release), request, parts_, accounting_, closed_);
+  return process->await_release(control) ? std::move(process) : nullptr;
+}
+
+// It says nothing until it is released, so anything that can be read is its end.
+bool AgentCall::still_holds() {
+  const std::scoped_lock lock(control_mutex_, held_mutex_);
+  if (!control_ || !held_) return false;
+  std::array<pollfd, 2> entries{pollfd{control_->descriptor(), POLLIN | POLLRDHUP, 0},
+                                pollfd{held_->connection.get(), POLLIN | POLLRDHUP, 0}};
+  return sys::poll_until(entries, sys::SteadyTime::clock::now()) == 0;
 }
 
 void AgentCall::take_into_use() {

@@ -18,6 +18,8 @@
 
 namespace casemate::guest {
 
+class AgentProcess;
+
 // One control connection and what is attached by it. See `Call`.
 class AgentCall : public Call {
  public:
@@ -37,6 +39,8 @@ class AgentCall : public Call {
   // just that. Returns when it is there. Throws as `start`, and `SandboxUnavailable` when it does
   // not get there.
   void hold(const ExpectedProgram& program, const CallControl& control);
+  // Whether its program still waits, a moment ago: neither it nor the call was ended by anybody.
+  bool still_holds();
   // Somebody uses the call from now on. Throws `SandboxUnavailable` when its sandbox is being
   // replaced in this moment.
   void take_into_use();
@@ -61,6 +65,8 @@ class AgentCall : public Call {
   };
 
   std::optional<Held> take_held();
+  std::unique_ptr<AgentProcess> start_held(Held& held, const ExecRequest& request,
+                                           const CallControl& control);
   bool keep_source(std::string_view path, std::span<const char> content,
                    std::string_view working_directory);
   bool is_asked_for(const Held& held, const ExecRequest& request) const;

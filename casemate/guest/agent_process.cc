@@ -56,6 +56,7 @@ AgentProcess::AgentProcess(sys::UniqueFd connection, FrameType type, const std::
       connection_(std::move(connection)),
       writer_(connection_.get()),
       reader_(connection_.get()),
+      held_(type == FrameType::release),
       stays_(request.lifetime == Lifetime::sandbox),
       requested_at_(Clock::now()) {
   input_.mode = request.stdin_mode;
@@ -71,6 +72,17 @@ AgentProcess::~AgentProcess() {
 std::unique_ptr<Process> AgentProcess::never_started() { return std::make_unique<NeverStarted>(); }
 
 void AgentProcess::await_start(const CallControl& control) { pump(Goal::started, control); }
+
+bool AgentProcess::await_release(const CallControl& control) try {
+  pump(Goal::started, control);
+  return true;
+} catch (const SandboxUnavailable& refusal) {
+  if (begun_ || control.stop.stop_requested() || *call_closed_) throw;
+  write_log(parts_->log, LogLevel::debug,
+            fmt::format("sandbox {}: a program that was held is started afresh: {}",
+                        parts_->info.id, refusal.message()));
+  return false;
+}
 
 ExecResult AgentProcess::wait(const CallControl& control) {
   pump(Goal::ended, control);
@@ -208,6 +220,7 @@ void AgentProcess::handle(const Frame& frame) {
   if (type == FrameType::begun && state_ == State::requested) {
     expect_empty(frame);
     state_ = State::begun;
+    begun_ = true;
     return;
   }
   if (type == FrameType::started && state_ == State::begun) {

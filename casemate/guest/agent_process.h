@@ -37,6 +37,10 @@ class AgentProcess : public Process {
   // stop came first; then `wait` has the outcome.
   void await_start(const CallControl& control);
 
+  // The same for a program that is held. False when it ended before the guest said `begun`; then
+  // nothing of the program has run.
+  bool await_release(const CallControl& control);
+
   // Makes the result of a program that was cancelled before anything of it existed.
   static std::unique_ptr<Process> never_started();
 
@@ -98,6 +102,9 @@ class AgentProcess : public Process {
   bool guest_reads_ = true;
 
   FrameReader reader_;
+  // Started by its release, and whether the guest said that it begins.
+  bool held_ = false;
+  bool begun_ = false;
   // Once it runs, only its own end and a stop end it.
   bool stays_ = false;
   State state_ = State::requested;

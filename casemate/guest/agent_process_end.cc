@@ -134,7 +134,8 @@ void AgentProcess::fail_start(const Failure& failure) {
           fmt::format("the program cannot be executed: {}", why), failure.error,
           "name an executable file of the sandbox's by its path, or one that is on its PATH");
     case FailureReason::no_resources:
-      write_log(parts_->log, LogLevel::warning,
+      // What is held may end before its time, and then another takes its place.
+      write_log(parts_->log, held_ && !begun_ ? LogLevel::debug : LogLevel::warning,
                 fmt::format("sandbox {}: starting a program failed: {} ({})", parts_->info.id,
                             escape_for_display(failure.text), why));
       throw SandboxUnavailable(

@@ -56,6 +56,9 @@ class Connection {
   // `SandboxCancelled`.
   Frame receive(const CallControl& control);
 
+  // To be looked at with poll, not to be read.
+  int descriptor() const { return socket_.get(); }
+
   // Gives the connection away; nothing may be queued or half received.
   sys::UniqueFd take() { return std::move(socket_); }
 

@@ -1,98 +1,15 @@
 // The warm pool: ready sandboxes, and interpreters that wait for their program.
 
+#include "tests/linux/warm_pool.h"
+
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
-
-#include "casemate/backends/linux/linux_backend.h"
-#include "casemate/kinds/codeact/run.h"
-#include "tests/linux/linux_test.h"
+#include <string_view>
 
 namespace casemate::linux_tests {
 namespace {
-
-class WarmPoolTest : public LinuxTest {
- protected:
-  void SetUp() override {
-    LinuxTest::SetUp();
-    if (IsSkipped()) return;
-    pooled_ = std::make_unique<LinuxBackend>(LinuxBackendOptions{
-        .state_dir = state(),
-        .log = {},
-        .warm_pool =
-            WarmPool{.spec = spec(), .sandboxes = 1, .program = program(), .programs = 1}});
-  }
-  void TearDown() override {
-    pooled_.reset();
-    LinuxTest::TearDown();
-  }
-
-  static ExpectedProgram program() { return codeact_expected_program("host"); }
-  LinuxBackend& pooled() { return *pooled_; }
-  void end_pooled() { pooled_.reset(); }
-
-  void wait_until_warm() {
-    CallControl control;
-    control.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    ASSERT_TRUE(pooled().wait_until_warm(control));
-  }
-
-  std::shared_ptr<Sandbox> pooled_sandbox() {
-    auto sandbox = pooled().acquire(key(), spec(), {});
-    wait_until_warm();
-    return sandbox;
-  }
-
-  static ExecRequest request_for(const Call& call) {
-    ExecRequest request;
-    request.command = Argv{{program().interpreter, call.directory() + "/" + program().path}};
-    request.environment = program().environment;
-    return request;
-  }
-
-  // As a kind does it, in a sandbox of the pool's backend or of one without.
-  static ExecResult run_program(Sandbox& sandbox, std::string_view code,
-                                CallProfile profile = {.expects = program()}) {
-    const auto call = sandbox.open_call(profile, {});
-    call->write_file(program().path, code, call->directory(), {});
-    return call->exec(request_for(*call), {});
-  }
-  static std::string without_call_id(std::string text, const std::string& id) {
-    for (std::size_t at = text.find(id); at != std::string::npos; at = text.find(id)) {
-      text.replace(at, id.size(), "CALL");
-    }
-    return text;
-  }
-  // What the program says, with its call's id taken out.
-  static std::string say(Sandbox& sandbox, std::string_view code) {
-    const auto call = sandbox.open_call({.expects = program()}, {});
-    call->write_file(program().path, code, call->directory(), {});
-    ExecRequest request = request_for(*call);
-    const ExecResult result = call->exec(request, {});
-    std::string text = result.stdout + result.stderr;
-    text += result.exit_code ? "exit " + std::to_string(*result.exit_code)
-                             : "signal " + result.signal.value_or("none");
-    return without_call_id(std::move(text), call->id());
-  }
-  // Whether the program had been started before its file was there: the pool's share of the run.
-  static bool was_held(Sandbox& sandbox, std::string_view code_before = "") {
-    const ExecResult result = run_program(
-        sandbox, std::string(code_before) +
-                     "import os, time\n"
-                     "ticks = int(open('/proc/self/stat').read().rpartition(')')[2].split()[19])\n"
-                     "made = os.stat(__file__).st_mtime\n"
-                     "age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / 100\n"
-                     "print(time.time() - age < made - 0.05)\n");
-    return result.stdout == "True\n";
-  }
-
- private:
-  std::unique_ptr<LinuxBackend> pooled_;
-};
 
 TEST_F(WarmPoolTest, AReadySandboxBecomesTheOneOfWhoeverComesFirst) {
   pooled().acquire(key("first"), spec(), {});

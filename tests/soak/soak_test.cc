@@ -191,6 +191,111 @@ TEST_F(Soak, AKeeperThatIsKilledAtAnySystemCallLeavesNothingAndItsHostGoesOn) {
   EXPECT_GT(killed * stride, 100);
 }
 
+// A host that takes a ready sandbox and an interpreter that waits in it. Each run of its program
+// leaves a mark.
+class PooledSoak : public Soak {
+ protected:
+  static ExpectedProgram program() {
+    return {.interpreter = "/bin/sh", .path = "program/main", .environment = {}};
+  }
+  std::unique_ptr<LinuxBackend> pooled_backend() {
+    return std::make_unique<LinuxBackend>(LinuxBackendOptions{
+        .state_dir = state(),
+        .log = {},
+        .warm_pool = WarmPool{.spec = kept_spec(), .sandboxes = 1, .program = program()}});
+  }
+  // The keeper is the first child, which is how it is told from the pool's thread.
+  void fill(LinuxBackend& host) {
+    try {
+      host.acquire(key("first"), kept_spec(), {});
+    } catch (const SandboxUnavailable&) {
+      // Its keeper was killed.
+    }
+    CallControl control;
+    control.deadline = std::chrono::steady_clock::now() + 60s;
+    host.wait_until_warm(control);
+  }
+  std::string take_and_run(LinuxBackend& host) {
+    const auto sandbox = host.acquire(key(), kept_spec(), {});
+    const auto call = sandbox->open_call({.expects = program()}, {});
+    call->write_file(program().path, std::string_view("echo x >> /home/user/runs; echo alive\n"),
+                     call->directory(), {});
+    ExecRequest request;
+    request.command = Argv{{program().interpreter, call->directory() + "/" + program().path}};
+    return call->exec(request, {}).stdout;
+  }
+  // In what a killed host left behind.
+  std::string runs() {
+    const auto finder = another_backend();
+    try {
+      return finder->attach(key(), "test", {})
+          ->exec(shell("cat /home/user/runs 2> /dev/null | wc -l"), {})
+          .stdout;
+    } catch (const NoSuchSandbox&) {
+      return "0\n";
+    }
+  }
+};
+
+// LC-04
+TEST_F(PooledSoak, AHostThatIsKilledWhileItTakesFromItsPoolLeavesNothingAndRunsNothingTwice) {
+  const int stride = whole() ? 1 : 10;
+  int killed = 0;
+  std::set<std::string> seen;
+  for (int step = first_step(stride);; step += stride) {
+    const Stepped stepped = run_and_kill(Victim::host, {step}, [&] {
+      const auto host = pooled_backend();
+      fill(*host);
+      take_and_run(*host);
+      host->dispose(key());
+      host->dispose(key("first"));
+    });
+    if (stepped.killed) {
+      seen.insert(runs());
+      EXPECT_FALSE(seen.contains("2\n")) << "step " << step;
+    }
+    expect_nothing_left("step " + std::to_string(step));
+    if (HasFatalFailure()) return;
+    if (!stepped.killed) {
+      EXPECT_EQ(stepped.status, 0);
+      break;
+    }
+    ++killed;
+  }
+  EXPECT_TRUE(seen.contains("1\n"))
+      << "no kill came after the program's run and before its dispose";
+  EXPECT_GT(killed * stride, 100);
+}
+
+// LC-04
+TEST_F(PooledSoak, AKeeperThatIsKilledUnderAPoolLeavesNothingAndItsHostGoesOn) {
+  const int stride = whole() ? 1 : 10;
+  int killed = 0;
+  for (int step = first_step(stride);; step += stride) {
+    const Stepped stepped = run_and_kill(Victim::keeper, {step}, [&] {
+      const auto host = pooled_backend();
+      fill(*host);
+      std::string out;
+      for (int attempt = 0; attempt < 3 && out != "alive\n"; ++attempt) {
+        try {
+          out = take_and_run(*host);
+        } catch (const SandboxUnavailable&) {
+          // Its keeper was killed, and the sandbox with it.
+        }
+      }
+      host->dispose(key());
+      host->dispose(key("first"));
+      if (out != "alive\n") throw SandboxUnavailable("no sandbox could be had");
+    });
+    EXPECT_EQ(stepped.status, 0) << "step " << step;
+    expect_nothing_left("step " + std::to_string(step));
+    if (HasFatalFailure()) return;
+    if (!stepped.killed) break;
+    ++killed;
+  }
+  EXPECT_GT(killed * stride, 100);
+}
+
 // LC-02, LC-04
 TEST_F(Soak, CompetingHostsThatAreKilledAtRandomLeaveNothing) {
   const char* given = given_seed();

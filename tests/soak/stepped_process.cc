@@ -83,6 +83,7 @@ class Stepper {
         launcher_ = static_cast<pid_t>(child);
       } else if (pid == launcher_) {
         stepped_ = static_cast<pid_t>(child);
+        victim_found_ = true;
       }
       return go_on(pid, 0);
     }
@@ -92,8 +93,10 @@ class Stepper {
       kill(pid, SIGKILL);
       return;
     }
-    // The first stop of a process that is followed from its birth.
+    // The first stop of a process that is followed from its birth. Behind the victim's they are
+    // nobody's business: another keeper, which outlives this look at them, or a thread.
     if (signal == SIGSTOP) {
+      if (victim_found_ && pid != stepped_ && pid != host_) return trace(PTRACE_DETACH, pid, 0);
       if (pid == stepped_) trace(PTRACE_SETOPTIONS, pid, PTRACE_O_TRACESYSGOOD);
       return go_on(pid, 0);
     }
@@ -114,6 +117,7 @@ class Stepper {
   pid_t host_;
   pid_t launcher_ = -1;
   pid_t stepped_ = -1;
+  bool victim_found_ = false;
   bool host_ended_ = false;
   Stepped result_;
 };

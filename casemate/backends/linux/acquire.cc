@@ -177,12 +177,15 @@ guest::AgentSandboxParts LinuxBackend::Impl::parts_of(
 std::shared_ptr<Sandbox> LinuxBackend::Impl::hand_out(
     const std::shared_ptr<const HeldSandbox>& held, bool reused) {
   guest::AgentSandboxParts parts = parts_of(held, reused, LinuxCallAccounting::Use::now);
-  if (is_pooled(held->record.fingerprint)) {
-    stock_->tend(held);
+  if (stock_) {
+    if (is_pooled(held->record.fingerprint)) stock_->tend(held);
+    // Asked again at each call: the pool may have learned since what it is for.
     parts.held = [backend = weak_from_this(),
-                  id = held->record.id](const ExpectedProgram& program) -> std::unique_ptr<Call> {
+                  held](const ExpectedProgram& program) -> std::unique_ptr<Call> {
       const auto alive = backend.lock();
-      return alive ? alive->stock_->take_program(id, program) : nullptr;
+      if (!alive || !alive->is_pooled(held->record.fingerprint)) return nullptr;
+      alive->stock_->tend(held);
+      return alive->stock_->take_program(held->record.id, program);
     };
   }
   return std::make_shared<guest::AgentSandbox>(std::move(parts));

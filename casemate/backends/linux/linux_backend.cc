@@ -25,6 +25,8 @@ using sys::UniqueFd;
 
 namespace {
 
+constexpr char kHostImage[] = "host";
+
 // What the kernel refuses in the state directory or the control groups is the provider's failure.
 template <typename Act>
 auto as_provider(Act&& act) {
@@ -56,9 +58,15 @@ LinuxBackend::Impl::Impl(LinuxBackendOptions options)
   check_spec(options_.warm_pool->spec);
   stock_ = std::make_unique<WarmStock>(
       *options_.warm_pool,
-      WarmStock::Makers{[this] { return make_ready(); },
+      WarmStock::Makers{[this](const auto& stop) { find_pool_fingerprint(stop); },
+                        [this](const auto& stop) { return make_ready(stop); },
                         [this](const auto& sandbox) { return hold_program(sandbox); }},
       options_.log);
+  const SandboxSpec& pooled = options_.warm_pool->spec;
+  if (!pooled.image_id && pooled.image.value_or(kHostImage) == kHostImage) {
+    // Nothing to be brought here: known before the first acquire.
+    find_pool_fingerprint({});
+  }
 }
 
 BackendDeclarations LinuxBackend::Impl::declarations() const {

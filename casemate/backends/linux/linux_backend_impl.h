@@ -61,7 +61,8 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
                                                                 const std::string& fingerprint,
                                                                 const std::string& digest);
   bool is_pooled(const std::string& fingerprint);
-  linux_backend::WarmStock::Ready make_ready();
+  void find_pool_fingerprint(const std::stop_token& stop);
+  linux_backend::WarmStock::Ready make_ready(const std::stop_token& stop);
   std::unique_ptr<guest::AgentCall> hold_program(
       const std::shared_ptr<const linux_backend::HeldSandbox>& held);
   guest::AgentSandboxParts parts_of(const std::shared_ptr<const linux_backend::HeldSandbox>& held,
@@ -87,7 +88,7 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
   std::shared_ptr<const linux_backend::StateDirectory> state_;
   bool swept_ = false;
   std::mutex pool_mutex_;
-  // Empty until it was asked for.
+  // Empty until the pool's thread has brought its image here.
   std::string pool_fingerprint_;
   // Last, so that its thread ends before what it works with.
   std::unique_ptr<linux_backend::WarmStock> stock_;

@@ -30,33 +30,44 @@ constexpr std::chrono::seconds kPatience{30};
 
 }  // namespace
 
-// Whether that is what the pool is for.
+// Whether that is what the pool is for, as far as it is known: an image that is still on its way
+// here holds nobody up.
 bool LinuxBackend::Impl::is_pooled(const std::string& fingerprint) {
   if (!stock_) return false;
+  stock_->begin();
   const std::lock_guard lock(pool_mutex_);
-  if (pool_fingerprint_.empty()) {
-    try {
-      pool_fingerprint_ = choose_image(options_.warm_pool->spec, images_, {}).fingerprint;
-    } catch (const SandboxError& failure) {
-      // What is acquired may be another image, to which this is nothing.
-      write_log(options_.log, LogLevel::warning,
-                fmt::format("linux: warm pool: {}", failure.message()));
-      return false;
-    }
-  }
   return pool_fingerprint_ == fingerprint;
 }
 
-WarmStock::Ready LinuxBackend::Impl::make_ready() {
+// On the pool's thread where the image may have to be imported.
+void LinuxBackend::Impl::find_pool_fingerprint(const std::stop_token& stop) {
+  {
+    const std::lock_guard lock(pool_mutex_);
+    if (!pool_fingerprint_.empty()) return;
+  }
   CallControl control;
-  control.deadline = std::chrono::steady_clock::now() + kPatience;
+  control.stop = stop;
+  std::string found = choose_image(options_.warm_pool->spec, images_, control).fingerprint;
+  const std::lock_guard lock(pool_mutex_);
+  pool_fingerprint_ = std::move(found);
+}
+
+WarmStock::Ready LinuxBackend::Impl::make_ready(const std::stop_token& stop) {
+  CallControl control;
+  control.stop = stop;
   SandboxSpec spec = options_.warm_pool->spec;
   // It ends with this process.
   spec.keep_idle = {};
   spec.labels.clear();
   const SandboxKey key{kPoolScope, random_hex(8), "default"};
   std::string digest = identity_digest(key, spec.kind);
+  // As long as it takes: an import is the one thing here that is not over in an instant.
   const ImageChoice image = choose_image(spec, images_, control);
+  {
+    const std::lock_guard lock(pool_mutex_);
+    pool_fingerprint_ = image.fingerprint;
+  }
+  control.deadline = std::chrono::steady_clock::now() + kPatience;
   auto sandbox = std::make_shared<HeldSandbox>(create(key, spec, image, digest, control));
   return {.digest = std::move(digest), .sandbox = std::move(sandbox)};
 }

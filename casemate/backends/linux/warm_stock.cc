@@ -1,21 +1,16 @@
 #include "casemate/backends/linux/warm_stock.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
 #include <utility>
 
+#include "casemate/backends/linux/interpreter_mark.h"
 #include "casemate/backends/linux/lease.h"
 
 namespace casemate::linux_backend {
-namespace {
-
-constexpr std::string_view kHostImage = "host";
-
-}  // namespace
 
 WarmStock::WarmStock(WarmPool pool, Makers makers, Log log)
     : pool_(std::move(pool)), makers_(std::move(makers)), log_(std::move(log)) {}
@@ -39,6 +34,11 @@ void WarmStock::wish() {
   wished_.notify_one();
 }
 
+void WarmStock::begin() {
+  const std::lock_guard lock(mutex_);
+  if (!thread_) wish();
+}
+
 WarmStock::Ready WarmStock::take_sandbox(std::string_view fingerprint) {
   const std::lock_guard lock(mutex_);
   wish();
@@ -59,12 +59,12 @@ void WarmStock::tend(const std::shared_ptr<const HeldSandbox>& sandbox) {
 
 std::unique_ptr<Call> WarmStock::take_program(std::string_view id, const ExpectedProgram& program) {
   // Ended, if at all, without the lock.
-  Calls outdated;
+  Calls spoilt;
   std::unique_ptr<guest::AgentCall> call;
   {
     const std::lock_guard lock(mutex_);
     if (!pool_.program || *pool_.program != program) return nullptr;
-    outdated = drop_outdated();
+    spoilt = drop_spoilt();
     const auto found = tended_.find(id);
     if (found == tended_.end()) return nullptr;
     wish();
@@ -92,25 +92,17 @@ void WarmStock::forget(std::string_view id) {
   tended_.erase(found);
 }
 
-std::string WarmStock::interpreter_mark() const {
-  struct stat status{};
-  if (pool_.spec.image.value_or(std::string(kHostImage)) != kHostImage ||
-      stat(pool_.program->interpreter.c_str(), &status) < 0) {
-    return {};  // an image does not change
-  }
-  return fmt::format("{}:{}:{}:{}.{}", status.st_dev, status.st_ino, status.st_size,
-                     status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
-}
-
-// Under the lock.
-WarmStock::Calls WarmStock::drop_outdated() {
+// Under the lock. Takes out what no program shall get any more: calls or interpreters that were
+// killed, and all where the interpreter's file is another one now.
+WarmStock::Calls WarmStock::drop_spoilt() {
   Calls dropped;
-  std::string mark = interpreter_mark();
-  if (mark == mark_) return dropped;
-  mark_ = std::move(mark);
+  std::string mark = interpreter_mark(pool_.spec.image.value_or("host"), *pool_.program);
+  const bool outdated = std::exchange(mark_, std::move(mark)) != mark_;
   for (auto& [id, tended] : tended_) {
-    std::ranges::move(tended.calls, std::back_inserter(dropped));
-    tended.calls.clear();
+    const auto spoilt = std::ranges::stable_partition(
+        tended.calls, [&](const auto& call) { return !outdated && call->still_holds(); });
+    std::ranges::move(spoilt, std::back_inserter(dropped));
+    tended.calls.erase(spoilt.begin(), spoilt.end());
   }
   return dropped;
 }
@@ -124,7 +116,8 @@ void WarmStock::work(const std::stop_token& stop) {
     }
     bool failed = false;
     try {
-      while (!stop.stop_requested() && (make_program() || make_sandbox())) {
+      makers_.prepare(stop);
+      while (!stop.stop_requested() && (make_program() || make_sandbox(stop))) {
       }
     } catch (const std::exception& failure) {
       write_log(log_, LogLevel::warning, fmt::format("linux: warm pool: {}", failure.what()));
@@ -138,12 +131,12 @@ void WarmStock::work(const std::stop_token& stop) {
 }
 
 // Each returns whether it made one.
-bool WarmStock::make_sandbox() {
+bool WarmStock::make_sandbox(const std::stop_token& stop) {
   {
     const std::lock_guard lock(mutex_);
     if (ready_.size() >= pool_.sandboxes) return false;
   }
-  Ready ready = makers_.sandbox();
+  Ready ready = makers_.sandbox(stop);
   tend(ready.sandbox);
   const std::lock_guard lock(mutex_);
   ready_.push_back(std::move(ready));
@@ -153,11 +146,11 @@ bool WarmStock::make_sandbox() {
 bool WarmStock::make_program() {
   if (!pool_.program) return false;
   std::shared_ptr<const HeldSandbox> sandbox;
-  Calls outdated;
+  Calls spoilt;
   std::vector<Tended> dead;
   {
     const std::lock_guard lock(mutex_);
-    outdated = drop_outdated();
+    spoilt = drop_spoilt();
     for (auto at = tended_.begin(); at != tended_.end();) {
       if (!lease_holds(at->second.sandbox->lease.get())) {
         dead.push_back(std::move(at->second));

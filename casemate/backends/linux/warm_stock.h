@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -29,9 +30,12 @@ class WarmStock {
     std::string digest;
     std::shared_ptr<HeldSandbox> sandbox;
   };
-  // Called on the thread. What they throw is logged, and tried again at the next wish.
+  // Called on the thread. What they throw is logged, and tried again at the next wish; a stop ends
+  // what takes long.
   struct Makers {
-    std::function<Ready()> sandbox;
+    // Finds out what the pool's sandboxes are made of; first, at each wish.
+    std::function<void(const std::stop_token&)> prepare;
+    std::function<Ready(const std::stop_token&)> sandbox;
     std::function<std::unique_ptr<guest::AgentCall>(const std::shared_ptr<const HeldSandbox>&)>
         program;
   };
@@ -41,12 +45,14 @@ class WarmStock {
   WarmStock(const WarmStock&) = delete;
   WarmStock& operator=(const WarmStock&) = delete;
 
+  // Begins, if nobody did yet.
+  void begin();
   // A ready sandbox that lives and has that fingerprint, or an empty one. It and its programs are
   // the caller's from now on. Others that were made of an image that has changed since are let go.
   Ready take_sandbox(std::string_view fingerprint);
   // Keeps programs in that sandbox too, until it is forgotten or found dead.
   void tend(const std::shared_ptr<const HeldSandbox>& sandbox);
-  // An open call with the program held in it, now in use; null when there is none.
+  // An open call with the program held in it, now in use; null when there is none that lives.
   std::unique_ptr<Call> take_program(std::string_view id, const ExpectedProgram& program);
   // Waits until there is all that shall be, at most until the deadline of `control`. False when it
   // came first, a stop, or a failure to make something.
@@ -63,10 +69,9 @@ class WarmStock {
 
   void wish();
   void work(const std::stop_token& stop);
-  bool make_sandbox();
+  bool make_sandbox(const std::stop_token& stop);
   bool make_program();
-  std::string interpreter_mark() const;
-  Calls drop_outdated();
+  Calls drop_spoilt();
 
   const WarmPool pool_;
   const Makers makers_;

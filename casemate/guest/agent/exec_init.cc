@@ -242,6 +242,13 @@ class ExecInit {
       send_failure({FailureReason::no_resources, ESRCH, "a program that was held has ended"});
       return std::nullopt;
     }
+    file.stage(release->source);
+    // Its end may be waiting to be seen: from `begun` on it would be the program's.
+    reap();
+    if (program_status_) {
+      send_failure({FailureReason::no_resources, ESRCH, "a program that was held has ended"});
+      return std::nullopt;
+    }
     put(FrameType::begun);
     if (!await_flush(connection_, writer_)) throw ConnectionOver{};
     file.fill(release->source);

@@ -39,18 +39,19 @@ HeldFile::HeldFile(const std::string& path, Place& place) : place_(place) {
   }
 }
 
-void HeldFile::fill(std::string_view source) {
-  {
-    const sys::UniqueFd file =
-        sys::open_at(directory_.get(), kAside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
-    place_.give_pipe(file.get());
-    for (std::string_view rest = source; !rest.empty();) {
-      const ssize_t count = write(file.get(), rest.data(), rest.size());
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) sys::throw_errno("writing a held program's file");
-      rest.remove_prefix(static_cast<std::size_t>(count));
-    }
+void HeldFile::stage(std::string_view source) {
+  const sys::UniqueFd file =
+      sys::open_at(directory_.get(), kAside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
+  place_.give_pipe(file.get());
+  for (std::string_view rest = source; !rest.empty();) {
+    const ssize_t count = write(file.get(), rest.data(), rest.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) sys::throw_errno("writing a held program's file");
+    rest.remove_prefix(static_cast<std::size_t>(count));
   }
+}
+
+void HeldFile::fill(std::string_view source) {
   if (renameat(directory_.get(), kAside, directory_.get(), name_.c_str()) < 0) {
     sys::throw_errno("putting a held program's file in its place");
   }

@@ -22,8 +22,10 @@ class HeldFile {
   int opened_event() const { return opened_.get(); }
   void forget_event() { opened_.reset(); }
 
-  // Puts a regular file with this content, at most `kMaxHeldSource` bytes, in the FIFO's place, and
-  // then lets the reader have the same, and its end. Called once.
+  // Puts a regular file with this content, at most `kMaxHeldSource` bytes, aside: all that may fail
+  // for want of room, and nobody's to see yet. Called once, before `fill`.
+  void stage(std::string_view source);
+  // Puts that file in the FIFO's place, and then lets the reader have the same, and its end.
   void fill(std::string_view source);
 
  private:

@@ -16,6 +16,9 @@ namespace casemate {
 enum class EgressDecision : std::uint8_t { allowed, denied };
 std::string_view to_string(EgressDecision decision);
 
+// Whether a TLS client has to name the host of its tunnel (docs/egress.md).
+enum class ServerNameCheck : std::uint8_t { yes, no };
+
 // One decision and what came of it. Strings are valid UTF-8.
 struct EgressRecord {
   // As the program asked for it, canonical where it is well-formed, else escaped.

@@ -1,48 +1,49 @@
 #include "casemate/core/host_pattern.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <idn2.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <utility>
+#include <variant>
 
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
+#include "casemate/core/host_name.h"
+#include "casemate/core/public_suffix.h"
 
 namespace casemate {
 namespace {
 
-constexpr std::size_t kMaxLabel = 63;  // RFC 1035, section 2.3.4
-constexpr std::size_t kMaxName = 253;  // the same 255 octets, written as text
+// No name is as long, in whatever script.
+constexpr std::size_t kMaxEntry = 1024;
 
 [[noreturn]] void refuse(std::string_view entry, std::string_view rule) {
   throw InvalidArgument(
-      fmt::format("egress entry '{}' is refused: {}", escape_for_display(entry), rule),
+      fmt::format("egress entry '{}' is refused: {}",
+                  escape_for_display(entry.substr(0, kMaxEntry)), rule),
       "write a host name, *.suffix or an IP address, each with an optional :port");
 }
 
 bool is_digit(char character) { return character >= '0' && character <= '9'; }
 
-bool is_letter_or_digit(char character) {
-  return (character >= 'a' && character <= 'z') || is_digit(character);
-}
-
-std::string lower_ascii(std::string_view text) {
-  std::string lowered(text);
-  for (char& character : lowered) {
-    if (character >= 'A' && character <= 'Z') {
-      character = static_cast<char>(character - 'A' + 'a');
-    }
-  }
-  return lowered;
+bool is_ascii(std::string_view text) {
+  return std::ranges::all_of(text,
+                             [](char byte) { return static_cast<unsigned char>(byte) < 0x80; });
 }
 
 // What no entry of any form may hold, said before a form is guessed, so that the text fits.
 void refuse_foreign_characters(std::string_view entry) {
   if (entry.empty()) {
     refuse(entry, "it is empty");
+  }
+  if (entry.size() > kMaxEntry) {
+    refuse(entry, fmt::format("it has {} bytes, over the limit of {}", entry.size(), kMaxEntry));
+  }
+  if (!is_valid_utf8(entry)) {
+    refuse(entry, "it is not UTF-8");
   }
   if (entry.find("://") != std::string_view::npos) {
     refuse(entry, "it has a scheme; an entry is a host, not an address of a page");
@@ -64,6 +65,12 @@ void refuse_foreign_characters(std::string_view entry) {
       refuse(entry, "it names a user; an entry is a host only");
     }
   }
+  // IDNA takes them for dots (RFC 5895, section 2.3); to a reader they are something else.
+  for (const std::string_view stop : {"\u3002", "\uff0e", "\uff61"}) {
+    if (entry.find(stop) != std::string_view::npos) {
+      refuse(entry, "it has a full stop of another script; write '.'");
+    }
+  }
 }
 
 std::uint16_t parse_port(std::string_view entry, std::string_view digits) {
@@ -77,56 +84,63 @@ std::uint16_t parse_port(std::string_view entry, std::string_view digits) {
   return static_cast<std::uint16_t>(port);
 }
 
-// The canonical text of an address, or nothing when `text` is none.
-std::optional<std::string> canonical_address(int family, const std::string& text) {
-  std::array<unsigned char, sizeof(in6_addr)> bytes{};
-  std::array<char, INET6_ADDRSTRLEN> canonical{};
-  // Stricter than inet_aton: four decimal parts, no octal, nothing left out.
-  if (inet_pton(family, text.c_str(), bytes.data()) != 1 ||
-      inet_ntop(family, bytes.data(), canonical.data(), canonical.size()) == nullptr) {
-    return std::nullopt;
-  }
-  return std::string(canonical.data());
+HostName parse_host(std::string_view entry, std::string_view host) {
+  auto parsed = parse_host_name(host);
+  if (const auto* fault = std::get_if<std::string>(&parsed)) refuse(entry, *fault);
+  return std::get<HostName>(std::move(parsed));
 }
 
-void check_labels(std::string_view entry, std::string_view name) {
-  if (name.size() > kMaxName) {
+// An international name in the form that is asked of resolvers (IDNA 2008, mapped as UTS 46 does,
+// without its transitional part).
+std::string to_ascii(std::string_view entry, std::string_view host) {
+  const std::string text(host);
+  char* converted = nullptr;
+  const int failure =
+      idn2_to_ascii_8z(text.c_str(), &converted, IDN2_NFC_INPUT | IDN2_NONTRANSITIONAL);
+  if (failure != IDN2_OK) {
+    refuse(entry, fmt::format("it is no international name ({})", idn2_strerror(failure)));
+  }
+  std::string ascii(converted);
+  idn2_free(converted);
+  // Digits of other scripts become ours, and a name an address.
+  const auto parsed = parse_host_name(ascii);
+  const auto* name = std::get_if<HostName>(&parsed);
+  if (name != nullptr && name->form != HostName::Form::name) {
+    refuse(entry, "an IP address is accepted in ASCII only");
+  }
+  return ascii;
+}
+
+// `xn--` promises something; a label that does not keep it is nobody's.
+void check_encoded_labels(std::string_view entry, const std::string& name) {
+  if (name.find("xn--") == std::string::npos) return;
+  char* decoded = nullptr;
+  const int failure = idn2_to_unicode_8z8z(name.c_str(), &decoded, 0);
+  if (failure != IDN2_OK) {
+    refuse(entry, fmt::format("an xn-- label is malformed ({})", idn2_strerror(failure)));
+  }
+  idn2_free(decoded);
+}
+
+void check_name(std::string_view entry, const std::string& name) {
+  check_encoded_labels(entry, name);
+  if (name == "localhost" || name.ends_with(".localhost")) {
     refuse(entry,
-           fmt::format("its name has {} bytes, over the limit of {}", name.size(), kMaxName));
+           "no name leads to this machine's own services; write the address (127.0.0.1:PORT)");
   }
-  for (std::size_t start = 0; start <= name.size();) {
-    const std::size_t dot = std::min(name.find('.', start), name.size());
-    const std::string_view label = name.substr(start, dot - start);
-    if (label.empty()) {
-      refuse(entry, "it has an empty label (two dots, or a dot in front)");
-    }
-    if (label.size() > kMaxLabel) {
-      refuse(entry,
-             fmt::format("a label has {} bytes, over the limit of {}", label.size(), kMaxLabel));
-    }
-    for (const char character : label) {
-      if (character == '*') {
-        refuse(entry, "'*' may only stand as the whole first label (*.suffix)");
-      }
-      if (!is_letter_or_digit(character) && character != '-') {
-        refuse(entry,
-               "it has a character other than letters, digits, hyphens and dots; write an "
-               "international name in its xn-- form");
-      }
-    }
-    if (label.front() == '-' || label.back() == '-') {
-      refuse(entry, "a label begins or ends with a hyphen");
-    }
-    start = dot + 1;
+  if (name.find('.') == std::string::npos && is_public_suffix(name)) {
+    refuse(entry, "it is a top-level domain and no host");
   }
 }
 
-// A name whose last label is a number is an address to every resolver (WHATWG URL, section 3.5).
-bool looks_like_an_address(std::string_view name) {
-  const std::string_view last = name.substr(name.rfind('.') + 1);
-  return std::ranges::all_of(last, is_digit) ||
-         (last.starts_with("0x") &&
-          last.find_first_not_of("0123456789abcdef", 2) == std::string_view::npos);
+void check_suffix(std::string_view entry, const std::string& suffix) {
+  check_name(entry, suffix);
+  if (suffix.find('.') == std::string::npos) {
+    refuse(entry, "its suffix is a single label, which would cover a whole top-level domain");
+  }
+  if (is_public_suffix(suffix)) {
+    refuse(entry, "its suffix is public: anybody can get a name below it");
+  }
 }
 
 }  // namespace
@@ -151,11 +165,12 @@ HostPattern HostPattern::parse(std::string_view entry) {
       }
       port = parse_port(entry, after.substr(1));
     }
-    const auto address = canonical_address(AF_INET6, std::string(host.substr(1, close - 1)));
-    if (!address) {
+    auto inside = parse_host_name(host.substr(1, close - 1));
+    auto* const address = std::get_if<HostName>(&inside);
+    if (address == nullptr || address->form != HostName::Form::ipv6) {
       refuse(entry, "there is no IPv6 address in the brackets (a zone is not accepted)");
     }
-    return {Form::address, *address, port};
+    return {Form::address, std::move(address->text), port};
   }
 
   const std::size_t colon = host.find(':');
@@ -169,26 +184,22 @@ HostPattern HostPattern::parse(std::string_view entry) {
       refuse(entry, "it has a port and no host");
     }
   }
-  std::string name = lower_ascii(host);
-  if (name.ends_with('.')) {
-    name.pop_back();
+  const Form form = host.starts_with("*.") ? Form::suffix : Form::name;
+  if (form == Form::suffix) host.remove_prefix(2);
+  HostName parsed =
+      is_ascii(host) ? parse_host(entry, host) : parse_host(entry, to_ascii(entry, host));
+  if (parsed.form != HostName::Form::name) {
+    if (form == Form::suffix) {
+      refuse(entry, "its suffix is a malformed IP address: there is nothing below an address");
+    }
+    return {Form::address, std::move(parsed.text), port};
   }
-  if (const auto address = canonical_address(AF_INET, name)) {
-    return {Form::address, *address, port};
+  if (form == Form::suffix) {
+    check_suffix(entry, parsed.text);
+  } else {
+    check_name(entry, parsed.text);
   }
-  Form form = Form::name;
-  if (name.starts_with("*.")) {
-    form = Form::suffix;
-    name.erase(0, 2);
-  }
-  check_labels(entry, name);
-  if (looks_like_an_address(name)) {
-    refuse(entry, "it is a malformed IP address; four decimal numbers of 0 to 255 are accepted");
-  }
-  if (form == Form::suffix && name.find('.') == std::string::npos) {
-    refuse(entry, "its suffix is a single label, which would cover a whole top-level domain");
-  }
-  return {form, std::move(name), port};
+  return {form, std::move(parsed.text), port};
 }
 
 std::string HostPattern::text() const {

@@ -11,8 +11,8 @@ namespace casemate {
 // suffix, never the suffix itself), or an IP literal, each optionally with a port.
 //
 // Only `parse` makes one, so an invalid entry cannot exist. The value is canonical: lower case, no
-// trailing dot, IPv6 compressed. It decides nothing by itself; whether a public suffix was meant
-// is checked where egress is decided.
+// trailing dot, international names in their xn-- form, IPv6 compressed. It decides nothing by
+// itself (egress/decision.h).
 class HostPattern {
  public:
   enum class Form : std::uint8_t { name, suffix, address };
@@ -20,8 +20,9 @@ class HostPattern {
   // Accepts `host`, `*.suffix`, `192.0.2.7`, `[2001:db8::7]`, each with an optional `:port`
   // (1..65535). Throws `InvalidArgument` that names the entry and the rule: blank, white space or
   // comma, scheme or path, an empty or over-long label (63) or name (253), characters outside
-  // letters, digits and inner hyphens, `*` elsewhere than as the whole first label, a suffix of
-  // one label (`*.com`), a malformed or ranged address.
+  // letters, digits and inner hyphens that IDNA does not map to these, `*` elsewhere than as the
+  // whole first label, a suffix of one label or a public one (`*.com`, `*.co.uk`), a top-level
+  // domain, `localhost` (no name leads to loopback), a malformed or ranged address.
   static HostPattern parse(std::string_view entry);
 
   Form form() const noexcept { return form_; }

@@ -32,7 +32,6 @@ TEST(HostPattern, RefusesWhatIsNoHost) {
   expect_refused("me@a.org", "user");
   expect_refused("1.2.3.4\0.evil.org"s, "control character");
   expect_refused("a.org\x1b", "control character");
-  expect_refused("b\u00FCcher.de", "xn--");
   expect_refused("a_b.org", "letters, digits, hyphens");
   expect_refused("a.org?", "letters, digits, hyphens");
 }
@@ -68,7 +67,54 @@ TEST(HostPattern, RefusesAStarElsewhereThanAsTheWholeFirstLabel) {
 TEST(HostPattern, RefusesASuffixOfOneLabel) {
   expect_refused("*.com", "top-level domain");
   expect_refused("*.COM.", "top-level domain");
-  expect_refused("*.", "may only stand");
+  expect_refused("*.", "empty label");
+}
+
+// EG-10. A public suffix is one that strangers get names under.
+TEST(HostPattern, RefusesAPublicSuffix) {
+  for (const char* entry :
+       {"*.co.uk", "*.CO.UK.", "*.github.io", "*.s3.amazonaws.com:443", "*.kawasaki.jp", "*.ck"}) {
+    expect_refused(entry, entry == "*.ck"s ? "top-level domain" : "anybody can get a name below");
+  }
+  expect_refused("com", "top-level domain");
+  expect_refused("Uk.:443", "top-level domain");
+  for (const char* entry : {"*.example.co.uk", "*.me.github.io", "github.io", "*.github.com",
+                            "*.city.kawasaki.jp", "*.a.test", "intranet"}) {
+    EXPECT_NO_THROW(HostPattern::parse(entry)) << entry;
+  }
+}
+
+TEST(HostPattern, RefusesNamesOfLoopback) {
+  expect_refused("localhost", "127.0.0.1:PORT");
+  expect_refused("LOCALHOST.:8080", "127.0.0.1:PORT");
+  expect_refused("a.localhost", "127.0.0.1:PORT");
+  expect_refused("*.a.localhost", "127.0.0.1:PORT");
+  EXPECT_NO_THROW(HostPattern::parse("localhost.test"));
+}
+
+TEST(HostPattern, TakesInternationalNamesInTheirEncodedForm) {
+  EXPECT_EQ(HostPattern::parse("b\u00FCcher.de").text(), "xn--bcher-kva.de");
+  EXPECT_EQ(HostPattern::parse("B\u00DCCHER.de.:443").text(), "xn--bcher-kva.de:443");
+  EXPECT_EQ(HostPattern::parse("*.b\u00FCcher.de").text(), "*.xn--bcher-kva.de");
+  EXPECT_EQ(HostPattern::parse("u\u0308ber.de"), HostPattern::parse("\u00FCber.de"));
+  EXPECT_EQ(HostPattern::parse("fa\u00DF.de").text(), "xn--fa-hia.de") << "not transitional";
+  EXPECT_EQ(HostPattern::parse("xn--bcher-kva.de"), HostPattern::parse("b\u00FCcher.de"));
+  expect_refused("xn--\u00FC.de", "no international name");
+  expect_refused("xn--99999999.de", "malformed");
+  expect_refused("\u2603\u202E.de", "no international name");
+  expect_refused("a\xff.de", "not UTF-8");
+  expect_refused(std::string(1025, 'a'), "1025 bytes, over the limit of 1024");
+}
+
+// EG-12. What turns into a dot, a digit or a star after the check has to be checked then.
+TEST(HostPattern, RefusesOtherScriptsDotsDigitsAndStars) {
+  expect_refused("allowed\u3002test", "full stop");
+  expect_refused("127\uff0e0\uff0e0\uff0e1", "full stop");
+  expect_refused("a\uff61test", "full stop");
+  expect_refused("\u2460\u2461\u2466.0.0.1", "ASCII only");
+  expect_refused("\uff11\uff12\uff17.0.0.1", "ASCII only");
+  expect_refused("\uff0a.a.test", "'*' may only stand");
+  expect_refused("a.test\uff0fpath", "letters, digits");
 }
 
 TEST(HostPattern, RefusesMalformedAddresses) {
@@ -110,7 +156,7 @@ TEST(HostPattern, ReadsEachForm) {
   EXPECT_EQ(suffix.port(), 8443);
   EXPECT_EQ(HostPattern::parse("192.0.2.7").form(), Form::address);
   EXPECT_EQ(HostPattern::parse("[2001:db8::7]:443").form(), Form::address);
-  EXPECT_EQ(HostPattern::parse("localhost").form(), Form::name);
+  EXPECT_EQ(HostPattern::parse("intranet").form(), Form::name);
   EXPECT_EQ(HostPattern::parse("xn--bcher-kva.de").form(), Form::name);
 }
 

@@ -93,4 +93,17 @@ ToolResult Tool::invoke(std::string_view arguments, const ToolCall& call) const 
   }
 }
 
+Tool make_tool(ToolParts parts) {
+  if (!parts.run) throw InvalidArgument(fmt::format("tool '{}' has nothing to run", parts.name));
+  return Tool(std::make_shared<const Tool::Implementation>(Tool::Implementation{
+      .name = std::move(parts.name),
+      .description = std::move(parts.description),
+      .parameters = ToolParameters::parse(parts.parameters),
+      .approval_mode = parts.approval_mode,
+      .declarations = std::move(parts.declarations),
+      .log = std::move(parts.log),
+      .run = std::move(parts.run),
+  }));
+}
+
 }  // namespace casemate

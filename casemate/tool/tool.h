@@ -2,6 +2,7 @@
 
 // A function that a model may call, as a host's agent framework or an MCP server sees it.
 
+#include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "casemate/base/log.h"
 #include "casemate/core/control.h"
 #include "casemate/core/exec.h"
 #include "casemate/transfer/sink.h"
@@ -48,8 +50,9 @@ struct ToolResult {
   std::vector<LandedArtifact> artifacts{};
 };
 
-// A tool, ready to be registered; made by `sandboxed_tool`. Copies share one implementation. May be
-// invoked from several threads at once; it keeps alive what it was made with (router, store, sink).
+// A tool, ready to be registered; made by `sandboxed_tool` or `make_tool`. Copies share one
+// implementation. May be invoked from several threads at once; it keeps alive what it was made with
+// (router, store, sink).
 class Tool {
  public:
   class Implementation;
@@ -71,5 +74,24 @@ class Tool {
  private:
   std::shared_ptr<const Implementation> implementation_;
 };
+
+// A function of the host's own that needs no sandbox. Every field has an initialiser, so that a
+// host that names only some is not warned of the rest.
+struct ToolParts {
+  std::string name{};
+  std::string description{};
+  // JSON Schema as text; the keywords that `ToolParameters` knows.
+  std::string parameters = R"({"type": "object", "additionalProperties": false})";
+  ApprovalMode approval_mode = ApprovalMode::never_require;
+  ToolDeclarations declarations{};
+  // Called with arguments that fit, from several threads at once. What it throws becomes the
+  // model's sentence as for every tool: write a refusal that a model may read as
+  // `ModelFacingRefusal` (tool/refusals.h).
+  std::function<ToolResult(const boost::json::object& arguments, const ToolCall& call)> run{};
+  Log log{};
+};
+
+// Throws `InvalidArgument` for a schema that is not understood, or without `run`.
+Tool make_tool(ToolParts parts);
 
 }  // namespace casemate

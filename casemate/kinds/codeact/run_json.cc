@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "casemate/base/base64.h"
 #include "casemate/base/json.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/capture.h"
@@ -16,27 +17,6 @@ namespace casemate {
 namespace {
 
 namespace json = boost::json;
-
-// RFC 4648, section 4.
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kAlphabet =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::uint32_t group = 0;
-    for (std::size_t offset = 0; offset < 3; ++offset) {
-      const auto byte =
-          at + offset < bytes.size() ? static_cast<unsigned char>(bytes[at + offset]) : 0U;
-      group = group << 8 | byte;
-    }
-    for (std::size_t digit = 0; digit < 4; ++digit) {
-      const bool padding = at + digit > bytes.size();
-      text += padding ? '=' : kAlphabet[group >> (18 - 6 * digit) & 63];
-    }
-  }
-  return text;
-}
 
 // Whole microseconds: more digits would claim more than the clock knows.
 double milliseconds(std::chrono::nanoseconds time) {
@@ -53,8 +33,8 @@ void add_streams(json::object& object, const CodeactRun& run) {
   object["stderr"] = render_stream(err);
   object["stdout_truncated_bytes"] = out.missing_bytes;
   object["stderr_truncated_bytes"] = err.missing_bytes;
-  if (!is_valid_utf8(out.bytes)) object["stdout_base64"] = base64(out.bytes);
-  if (!is_valid_utf8(err.bytes)) object["stderr_base64"] = base64(err.bytes);
+  if (!is_valid_utf8(out.bytes)) object["stdout_base64"] = encode_base64(out.bytes);
+  if (!is_valid_utf8(err.bytes)) object["stderr_base64"] = encode_base64(err.bytes);
 }
 
 json::value sandbox_json(const SandboxInfo& sandbox) {

@@ -31,6 +31,12 @@ std::string undeclared(Suite suite, const Probe& probe, const BackendDeclaration
   if (probe.also && !declared.capabilities.contains(*probe.also)) {
     return fmt::format("{} is not declared", to_string(*probe.also));
   }
+  if (probe.from && !(declared.isolation && meets_floor(*declared.isolation, *probe.from))) {
+    return fmt::format("it is of rungs from {} upwards", to_string(*probe.from));
+  }
+  if (probe.held && !declared.enforceable_limits.contains(*probe.held)) {
+    return fmt::format("a bound on {} is not declared", to_string(*probe.held));
+  }
   return probe.undeclared != nullptr ? probe.undeclared(declared) : std::string();
 }
 

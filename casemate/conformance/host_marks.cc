@@ -1,7 +1,12 @@
 #include "casemate/conformance/host_marks.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,6 +66,36 @@ HostFile::~HostFile() {
   fs::remove_all(directory_, ignored);
 }
 
+std::string HostFile::names() const {
+  std::set<std::string> sorted;
+  for (const auto& entry : fs::directory_iterator(directory_)) {
+    sorted.insert(entry.path().filename());
+  }
+  std::string text;
+  for (const std::string& name : sorted) text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+Bystander::Bystander() {
+  std::string words[] = {"sleep", "600"};
+  char* argv[] = {words[0].data(), words[1].data(), nullptr};
+  const int error = posix_spawnp(&pid_, argv[0], nullptr, nullptr, argv, environ);
+  if (error == 0) return;
+  throw SandboxUnavailable(
+      fmt::format("a probe's process on the host cannot be started: {}", std::strerror(error)),
+      "have `sleep` in the path");
+}
+
+Bystander::~Bystander() {
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+std::string own_namespace(const std::string& kind) {
+  std::error_code unreadable;
+  return fs::read_symlink("/proc/self/ns/" + kind, unreadable);
+}
+
 std::map<std::string, std::string> host_digests() {
   std::map<std::string, std::string> digests;
   for (const char* path :
@@ -94,6 +129,30 @@ std::map<std::string, std::string> host_environment() {
     if (!common.contains(name)) variables.emplace(name, text.substr(equals + 1));
   }
   return variables;
+}
+
+PathListener::PathListener() : socket_(sys::make_stream_socket()) {
+  sys::bind_to_path(socket_.get(), path());
+  sys::start_listening(socket_.get());
+  fs::permissions(path(), fs::perms(0777));
+}
+
+LoopbackService::LoopbackService()
+    : listener_(sys::listen_on_loopback()),
+      datagrams_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(listener_.port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (!datagrams_ ||
+      bind(datagrams_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    throw std::system_error(errno, std::generic_category(), "a datagram socket on loopback");
+  }
+}
+
+bool LoopbackService::has_datagram() const {
+  char byte = 0;
+  return recv(datagrams_.get(), &byte, 1, MSG_DONTWAIT) >= 0;
 }
 
 AbstractListener::AbstractListener()

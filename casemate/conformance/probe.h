@@ -25,6 +25,10 @@ struct Probe {
   std::optional<Capability> also = {};
   // What else must be declared: why the probe is skipped, or nothing.
   std::string (*undeclared)(const BackendDeclarations&) = nullptr;
+  // The weakest rung at which the claim has to hold; skipped below it, and where none is declared.
+  std::optional<Isolation> from = {};
+  // The bound that it is about; skipped where that is not declared to be held.
+  std::optional<Limit> held = {};
 };
 
 // In the order in which they run.
@@ -38,6 +42,12 @@ std::span<const Probe> exec_probes();
 std::span<const Probe> egress_probes();
 std::span<const Probe> host_tools_probes();
 std::span<const Probe> usability_probes();
+// By subject; all of them together, and each table.
 std::span<const Probe> isolation_probes();
+std::span<const Probe> isolation_file_probes();
+std::span<const Probe> isolation_process_probes();
+std::span<const Probe> isolation_network_probes();
+std::span<const Probe> isolation_kernel_probes();
+std::span<const Probe> isolation_flood_probes();
 
 }  // namespace casemate::conformance

@@ -14,6 +14,7 @@
 #include "apps/casemate/config_place.h"
 #include "apps/casemate/host_tool_config.h"
 #include "apps/casemate/toml_file.h"
+#include "apps/casemate/values.h"
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
@@ -26,6 +27,8 @@ namespace {
 using Kind = TomlValue::Kind;
 
 // Far more than anybody writes, little enough to read and parse at every start.
+// A century is for ever.
+constexpr std::uint64_t kMaxImageKeepDays = 36500;
 constexpr std::size_t kMaxFileBytes = 1024 * 1024;
 
 struct NamedFile {
@@ -155,19 +158,51 @@ class Reader {
       place_.refuse_unknown_key(table, engine, " in [backends]", {std::string(kLinuxBackendName)});
     }
     for (const auto& [key, value] : table.entries) {
-      if (key != "state_dir" && key != "image_dir") {
-        place_.refuse_unknown_key(value, key, " in [backends.linux]", {"state_dir", "image_dir"});
+      if (key == "state_dir" || key == "image_dir") {
+        (key == "state_dir" ? config_.linux_state_dir : config_.linux_image_dir) =
+            read_directory(key, value);
+      } else if (key == "image_keep_days") {
+        if (value.kind != Kind::integer) {
+          place_.refuse_kind(value, key, "a whole number", "for example image_keep_days = 30");
+        }
+        const auto days =
+            read_number(value, [&] { return parse_count(key, value.text, 0, kMaxImageKeepDays); });
+        config_.linux_image_keep = std::chrono::days(days);
+      } else if (key == "image_store_size") {
+        if (value.kind != Kind::text && value.kind != Kind::integer) {
+          place_.refuse_kind(value, key, "a string or a whole number",
+                             "for example image_store_size = \"20G\"");
+        }
+        config_.linux_image_store_bytes =
+            read_number(value, [&] { return parse_size(key, value.text, 1); });
+      } else {
+        place_.refuse_unknown_key(
+            value, key, " in [backends.linux]",
+            {"state_dir", "image_dir", "image_keep_days", "image_store_size"});
       }
-      if (value.kind != Kind::text) {
-        place_.refuse_kind(value, key, "a string",
-                           key == "state_dir" ? "for example state_dir = \"/run/casemate\""
-                                              : "for example image_dir = \"/srv/images\"");
-      }
-      if (!value.text.starts_with('/') || value.text.find('\0') != value.text.npos) {
-        place_.refuse(value, fmt::format("{} cannot be '{}'", key, escape_for_display(value.text)),
-                      "give the absolute path of a directory of yours");
-      }
-      (key == "state_dir" ? config_.linux_state_dir : config_.linux_image_dir) = value.text;
+    }
+  }
+
+  std::string read_directory(const std::string& key, const TomlValue& value) {
+    if (value.kind != Kind::text) {
+      place_.refuse_kind(value, key, "a string",
+                         key == "state_dir" ? "for example state_dir = \"/run/casemate\""
+                                            : "for example image_dir = \"/srv/images\"");
+    }
+    if (!value.text.starts_with('/') || value.text.find('\0') != value.text.npos) {
+      place_.refuse(value, fmt::format("{} cannot be '{}'", key, escape_for_display(value.text)),
+                    "give the absolute path of a directory of yours");
+    }
+    return value.text;
+  }
+
+  // In the words of a command line, with the place.
+  template <typename Parse>
+  std::uint64_t read_number(const TomlValue& value, const Parse& parse) {
+    try {
+      return parse();
+    } catch (const InvalidArgument& refusal) {
+      place_.refuse(value, refusal.message(), refusal.hint());
     }
   }
 

@@ -2,6 +2,8 @@
 
 // casemate.toml: defaults of the user's own.
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -36,6 +38,10 @@ struct Config {
   std::optional<std::string> linux_state_dir;
   // [backends.linux] image_dir, an absolute path.
   std::optional<std::string> linux_image_dir;
+  // [backends.linux] image_keep_days (0: for ever) and image_store_size, as `CollectionRule` has
+  // them.
+  std::optional<std::chrono::seconds> linux_image_keep;
+  std::optional<std::uint64_t> linux_image_store_bytes;
   // [host_tools.NAME], sorted by name.
   std::vector<HostToolSetting> host_tools;
 

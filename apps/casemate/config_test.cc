@@ -111,6 +111,16 @@ TEST(Config, RefusesWrongTypesWithLineAndAnExample) {
   EXPECT_THAT(refusal("[backends.linux]\nstate_dir = 3"), HasSubstr("state_dir is a number"));
   EXPECT_THAT(refusal("[backends.linux]\nimage_dir = 'here'"),
               HasSubstr("image_dir cannot be 'here'"));
+  EXPECT_THAT(refusal("[backends.linux]\nimage_keep_days = '30'"),
+              HasSubstr("image_keep_days is a string, and takes a whole number"));
+  EXPECT_THAT(refusal("[backends.linux]\nimage_keep_days = -1"),
+              HasSubstr("/c.toml:2: image_keep_days cannot be '-1'"));
+  EXPECT_THAT(refusal("[backends.linux]\nimage_keep_days = 36501"),
+              HasSubstr("image_keep_days cannot be '36501'"));
+  EXPECT_THAT(refusal("[backends.linux]\nimage_store_size = '20 apples'"),
+              HasSubstr("image_store_size cannot be '20 apples'"));
+  EXPECT_THAT(refusal("[backends.linux]\nimage_store_size = true"),
+              HasSubstr("image_store_size is true or false, and takes"));
   EXPECT_THAT(refusal("[backends.linux]\nstate_dir = 'here'"),
               HasSubstr("state_dir cannot be 'here'"));
 }
@@ -155,6 +165,11 @@ TEST(Config, ValuesBecomeThoseOfTheRun) {
   EXPECT_FALSE(options.forward_stdin);
   EXPECT_EQ(parse("[backends.linux]\nstate_dir = '/s'").linux_state_dir, "/s");
   EXPECT_EQ(parse("[backends.linux]\nimage_dir = '/i'").linux_image_dir, "/i");
+  EXPECT_EQ(parse("[backends.linux]\nimage_keep_days = 0").linux_image_keep,
+            std::chrono::seconds(0));
+  EXPECT_EQ(parse("[backends.linux]\nimage_keep_days = 36500").linux_image_keep,
+            std::chrono::days(36500));
+  EXPECT_EQ(parse("[backends.linux]\nimage_store_size = '2M'").linux_image_store_bytes, 2 * kMiB);
 }
 
 TEST(Config, AnOptionOfTheLineWins) {

@@ -27,6 +27,10 @@ images::ImageStoreOptions image_store_options(const Config& config, Log log) {
   if (config.linux_image_dir) options.directory = *config.linux_image_dir;
   // As for CASEMATE_STATE_DIR below.
   if (const char* directory = std::getenv("CASEMATE_IMAGE_DIR")) options.directory = directory;
+  if (config.linux_image_keep) options.collection.unused_for = *config.linux_image_keep;
+  if (config.linux_image_store_bytes) {
+    options.collection.max_bytes = *config.linux_image_store_bytes;
+  }
   if (isatty(2) == 1) options.progress = [](std::string_view step) { say(step); };
   options.log = std::move(log);
   return options;

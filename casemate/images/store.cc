@@ -152,7 +152,9 @@ class ImageStore::Impl {
   void add_use(StoredImage& image);
   UniqueFd open_root(const std::string& hex);
   std::string find(std::string_view name);
-  bool discard(const StoredImage& image);
+  bool discard(const std::string& id);
+  void note_use(const std::string& hex) noexcept;
+  void collect_unused(const std::string& but) noexcept;
   void tell(std::string_view text) const {
     if (options_.progress) options_.progress(text);
   }
@@ -229,6 +231,7 @@ std::optional<HeldImage> ImageStore::Impl::hold_stored(const std::string& id) {
   // Whoever removed it before the lock was had removed it.
   const UniqueFd now = open_root(hex);
   if (!now || !same_file(now.get(), held.root.get())) return std::nullopt;
+  note_use(hex);
   held.identity = id;
   held.environment = stored->environment;
   return held;
@@ -270,7 +273,10 @@ std::string ImageStore::Impl::import_source(ImageSource& source, const std::stri
   if (!read(hex)) {
     const UniqueFd guard = directory().lock(lock_name("image", hex), control);
     // Another may have done it meanwhile.
-    if (!read(hex)) unpack(source, control);
+    if (!read(hex)) {
+      unpack(source, control);
+      collect_unused(source.id());
+    }
   }
   write_reference(directory().references(), text, source.id());
   return source.id();
@@ -334,7 +340,9 @@ StoredImage ImageStore::Impl::import(const ImageReference& reference, const Call
         "give it to `casemate run --image`; oci:PATH, docker-archive:PATH and registry references "
         "are imported");
   }
-  return read_or_refuse(import_id(reference, control));
+  const std::string id = import_id(reference, control);
+  note_use(hex_of(id));
+  return read_or_refuse(id);
 }
 
 // Absent when it is not here.
@@ -343,7 +351,7 @@ std::optional<StoredImage> ImageStore::Impl::read(const std::string& hex) {
       openat(directory().images(), hex.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!entry) return std::nullopt;
   auto image = read_image_record(entry.get());
-  if (!image) return std::nullopt;
+  if (image) image->used = sys::status_of(entry.get()).st_mtim.tv_sec;
   return image;
 }
 
@@ -405,19 +413,48 @@ std::string ImageStore::Impl::find(std::string_view name) {
 }
 
 // Whether it was free to go.
-bool ImageStore::Impl::discard(const StoredImage& image) {
-  const std::string hex = hex_of(image.id);
+bool ImageStore::Impl::discard(const std::string& id) {
+  const std::string hex = hex_of(id);
   const UniqueFd root = open_root(hex);
   if (root && !try_lock_patiently(root.get(), LockKind::exclusive)) return false;
-  remove_references_to(directory().references(), image.id);
+  remove_references_to(directory().references(), id);
   directory().discard_image(hex);
   return true;
+}
+
+// Its time is kept where it costs one call, in the image's own directory, whose entries never
+// change. Where it cannot be written the image counts as used when it came.
+void ImageStore::Impl::note_use(const std::string& hex) noexcept {
+  utimensat(directory_->images(), hex.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+}
+
+void ImageStore::Impl::collect_unused(const std::string& but) noexcept {
+  try {
+    std::vector<CollectableImage> images;
+    for (const std::string& hex : sys::list_directory_at(directory().images(), ".")) {
+      const auto image = read(hex);
+      if (image) images.push_back({.id = image->id, .bytes = image->bytes, .used = image->used});
+    }
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    collect(std::move(images), options_.collection,
+            std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+            [&](const CollectableImage& image) {
+              if (image.id == but || !discard(image.id)) return false;
+              write_log(
+                  options_.log, LogLevel::info,
+                  fmt::format("images: removed {}, which nothing ran from of late", image.id));
+              return true;
+            });
+  } catch (const std::exception& error) {
+    write_log(options_.log, LogLevel::warning,
+              fmt::format("images: removing what is unused: {}", error.what()));
+  }
 }
 
 StoredImage ImageStore::Impl::remove(std::string_view name) {
   sweep();
   StoredImage image = read_or_refuse(find(name));
-  if (!discard(image)) {
+  if (!discard(image.id)) {
     throw SandboxBusy(fmt::format("the image {} is in use by a sandbox", image.id),
                       "end it first: `casemate ls` and `casemate rm ID`");
   }
@@ -427,7 +464,7 @@ StoredImage ImageStore::Impl::remove(std::string_view name) {
 std::vector<StoredImage> ImageStore::Impl::remove_unused() {
   std::vector<StoredImage> removed;
   for (StoredImage& image : list()) {
-    if (discard(image)) removed.push_back(std::move(image));
+    if (discard(image.id)) removed.push_back(std::move(image));
   }
   return removed;
 }

@@ -13,6 +13,7 @@
 
 #include "casemate/base/log.h"
 #include "casemate/core/control.h"
+#include "casemate/images/collection.h"
 #include "casemate/images/reference.h"
 #include "casemate/images/tar_stream.h"
 #include "casemate/sys/unique_fd.h"
@@ -30,6 +31,8 @@ struct ImageStoreOptions {
   std::string skopeo = "skopeo";
   // Told what is being done with an image, one line of valid UTF-8 a step, from the calling thread.
   std::function<void(std::string_view)> progress{};
+  // What goes by itself, when another image was unpacked: never one that a sandbox runs from.
+  CollectionRule collection{};
   Log log{};
 };
 
@@ -60,8 +63,9 @@ struct StoredImage {
   std::uint64_t files = 0;
   // Devices, FIFOs and sockets of the archives, which are not unpacked.
   std::uint64_t passed_over = 0;
-  // Seconds since 1970.
+  // Seconds since 1970, as is when it was held last.
   std::int64_t imported = 0;
+  std::int64_t used = 0;
   std::map<std::string, std::string> environment;
   // Somebody, a live sandbox most likely, holds it now.
   bool in_use = false;

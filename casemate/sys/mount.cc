@@ -57,6 +57,13 @@ UniqueFd make_tmpfs(const TmpfsOptions& options, const MountAttributes& attribut
   return create(context.get(), "tmpfs", attribute_bits(attributes));
 }
 
+UniqueFd make_merged(int upper, int lower) {
+  const UniqueFd context = open_context("overlay");
+  set_option(context.get(), "lowerdir",
+             "/proc/self/fd/" + std::to_string(upper) + ":/proc/self/fd/" + std::to_string(lower));
+  return create(context.get(), "overlay", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+}
+
 UniqueFd make_proc() {
   const UniqueFd context = open_context("proc");
   return create(context.get(), "proc", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);

@@ -26,6 +26,11 @@ struct TmpfsOptions {
 };
 UniqueFd make_tmpfs(const TmpfsOptions& options, const MountAttributes& attributes);
 
+// What `upper` holds laid over what `lower` holds, two directories of this mount namespace,
+// attached nowhere yet: read-only, nosuid, nodev. A device 0:0 in `upper` hides what is below it.
+// What is mounted in either is not seen. Needs Linux 5.11 outside of the first user namespace.
+UniqueFd make_merged(int upper, int lower);
+
 // A new view of the caller's pid namespace, attached nowhere yet; nosuid, nodev, noexec.
 UniqueFd make_proc();
 

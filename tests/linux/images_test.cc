@@ -34,7 +34,7 @@ class LinuxImages : public LinuxTest {
 
   // This machine's, with the libraries they need.
   void give_it_a_shell() {
-    for (const char* path : {"/bin/sh", "/bin/ls", "/bin/cat"}) copy_program(path);
+    for (const char* path : {"/bin/sh", "/bin/ls", "/bin/cat", "/usr/bin/wc"}) copy_program(path);
   }
   void copy_program(const std::string& path) {
     const fs::path target = root() / "usr/bin" / fs::path(path).filename();
@@ -110,11 +110,42 @@ TEST_F(LinuxImages, LinksWhereTheSandboxHasDirectoriesAreNotFollowed) {
   EXPECT_THAT(seen, HasSubstr("passwd"));
 }
 
-TEST_F(LinuxImages, AnImageOfTooManyDirectoriesIsRefused) {
+TEST_F(LinuxImages, VeryMuchInEtcIsShownAllTheSame) {
+  give_it_a_shell();
+  for (int i = 0; i < 6000; ++i) put(root() / "etc" / ("f" + std::to_string(i)), std::to_string(i));
+  for (int i = 0; i < 300; ++i) {
+    for (int j = 0; j < 20; ++j) {
+      put(root() / "etc" / ("d" + std::to_string(i)) / std::to_string(j), "inner");
+    }
+  }
+  put(root() / "etc/large", std::string(1 << 20, 'x'));
+  put(root() / "etc/passwd", "of the image");
+  put(root() / "etc/resolv.conf", "of the image");
+  put(root() / "etc/secret", "only the owner's");
+  fs::permissions(root() / "etc/secret", fs::perms::owner_read);
+  ASSERT_EQ(mkfifo((root() / "etc/fifo").c_str(), 0666), 0);
+  fs::create_symlink("f1", root() / "etc/link");
+  const std::string seen =
+      see("ls -d /etc/f[0-9]* | wc -l; ls /etc/d299 | wc -l; cat /etc/link; wc -c < /etc/large;"
+          "cat /etc/d0/19; cat /etc/passwd; ls /etc/secret /etc/fifo /etc/resolv.conf;"
+          "echo x > /etc/f1; echo x > /etc/new; cat /etc/machine-id | wc -c",
+          of_image());
+  EXPECT_THAT(seen, HasSubstr("6000\n20\n11048576\ninner"));
+  EXPECT_THAT(seen, HasSubstr("user:x:1000"));
+  EXPECT_THAT(seen, testing::Not(HasSubstr("of the image")));
+  for (const char* left_out : {"secret", "fifo", "resolv.conf"}) {
+    EXPECT_THAT(seen, HasSubstr(std::string("'/etc/") + left_out + "': No such file"));
+  }
+  EXPECT_THAT(seen, HasSubstr("f1: Read-only file system"));
+  EXPECT_THAT(seen, HasSubstr("new: Read-only file system"));
+  EXPECT_THAT(seen, HasSubstr("\n33\n"));
+}
+
+TEST_F(LinuxImages, AnImageOfTooManyDirectoriesAtItsTopIsRefused) {
   give_it_a_shell();
   for (int i = 0; i < 300; ++i) fs::create_directories(root() / ("d" + std::to_string(i)) / "sub");
   expect_refusal<SandboxUnavailable>([&] { acquire(key(), of_image()); },
-                                     "image of too many directories");
+                                     "image of too many directories at its top");
 }
 
 }  // namespace

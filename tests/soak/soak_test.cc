@@ -1,5 +1,4 @@
-// That nothing survives, whoever is killed and whenever. A tenth of the rounds by default; all of
-// them with CASEMATE_SOAK=1 (`make soak`).
+// That nothing survives, whoever is killed and whenever.
 //
 // This process is a subreaper: whatever a killed host or keeper leaves behind becomes its child, so
 // "no process is left" is a fact of the kernel's, not a search by name.
@@ -16,18 +15,17 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <iterator>
 #include <memory>
 #include <random>
 #include <set>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "casemate/sys/unique_fd.h"
 #include "tests/linux/linux_test.h"
+#include "tests/soak/rounds.h"
 #include "tests/soak/stepped_process.h"
 
 namespace casemate::soak {
@@ -39,28 +37,6 @@ using linux_tests::LinuxTest;
 using linux_tests::shell;
 using linux_tests::wait_until_empty;
 namespace fs = std::filesystem;
-
-bool whole() {
-  const char* value = std::getenv("CASEMATE_SOAK");
-  return value != nullptr && std::string_view(value) == "1";
-}
-
-// Of so many rounds a tenth, unless all are asked for.
-int rounds(int all) { return whole() ? all : all / 10; }
-
-const char* given_seed() { return std::getenv("CASEMATE_SOAK_SEED"); }
-
-// Where a tenth of the steps begins: elsewhere each time, so that in time every step is tried, and
-// at the seed's place where one is given.
-int first_step(int stride) {
-  if (stride == 1) return 0;
-  const int first = given_seed() != nullptr
-                        ? std::atoi(given_seed()) % stride
-                        : static_cast<int>(std::random_device()() % static_cast<unsigned>(stride));
-  std::cout << "every " << stride << "th step from step " << first
-            << "; CASEMATE_SOAK_SEED=" << first << " tries the same again\n";
-  return first;
-}
 
 // Of a sandbox's mounts, which are in a namespace of its own, only what left it shows here.
 std::set<std::string> mounts_below(const fs::path& path) {

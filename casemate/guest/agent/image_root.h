@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "casemate/sys/unique_fd.h"
 
@@ -20,8 +21,14 @@ sys::UniqueFd reopen_image(int image);
 // mount without devices.
 //
 // Whoever owns the image may change it meanwhile: nothing is followed through a link, and what is
-// shown is what was looked at. Throws `std::system_error`; E2BIG when it would take more than 256
-// views, each of which costs time in every call.
-void show_image(int image, int root, std::string_view work_dir);
+// shown is what was looked at. Each view costs time in every call, and copies cost memory: of both
+// there is a bounded number. Returns those of `etc`, `home` and `var` that hold more than that, for
+// `merge_image_directory` once the root's own files are there. Throws `std::system_error`;
+// EOPNOTSUPP for more than 256 directories at the top.
+std::vector<std::string> show_image(int image, int root, std::string_view work_dir);
+
+// Lays what the root's directory of that name holds over the image's, as one more mount; what
+// `show_image` would leave out is hidden.
+void merge_image_directory(int image, int root, const std::string& name);
 
 }  // namespace casemate::guest

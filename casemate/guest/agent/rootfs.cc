@@ -131,8 +131,9 @@ class TemplateBuilder {
 
   // Of the image whose root the first descriptor is.
   void build_image(std::string_view work_dir) {
-    show_image(host_, root_, work_dir);
+    const std::vector<std::string> too_large = show_image(host_, root_, work_dir);
     add_own();
+    for (const std::string& name : too_large) merge_image_directory(host_, root_, name);
   }
 
  private:

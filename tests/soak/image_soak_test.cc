@@ -1,0 +1,93 @@
+// That an importer which is killed at any system call leaves an image whole or not at all.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+#include "casemate/images/store.h"
+#include "casemate/images/tar_builder_test.h"
+#include "tests/soak/rounds.h"
+#include "tests/soak/stepped_process.h"
+#include "tests/support/scratch.h"
+
+namespace casemate::soak {
+namespace {
+
+namespace fs = std::filesystem;
+using images::ImageStore;
+using images::StoredImage;
+
+class ImageSoak : public testing::Test {
+ protected:
+  ImageSoak() {
+    images::TestImage image;
+    image.add(images::TarBuilder()
+                  .file("etc/a", "lower")
+                  .file("usr/bin/tool", "x", 0755)
+                  .symbolic_link("bin", "usr/bin")
+                  .finish());
+    image.add(images::TarBuilder().file("etc/a", "upper").file("etc/.wh.b", "").finish());
+    id_ = image.write_oci_layout(scratch_ / "layout");
+  }
+  void SetUp() override { ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0); }
+  void TearDown() override { prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); }
+
+  images::ImageReference reference() const {
+    return images::parse_image_reference("oci:" + (scratch_ / "layout").native());
+  }
+  images::ImageStoreOptions options() const {
+    images::ImageStoreOptions options;
+    options.directory = (scratch_ / "store").native();
+    return options;
+  }
+  std::size_t entries_in(const char* name) const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(scratch_ / "store" / name), fs::directory_iterator()));
+  }
+
+  Scratch scratch_;
+  std::string id_;
+};
+
+// LC-04
+TEST_F(ImageSoak, AnImporterThatIsKilledAtAnySystemCallLeavesAWholeImageOrNone) {
+  const int stride = whole() ? 1 : 10;
+  int killed = 0;
+  bool came = false;
+  bool did_not_come = false;
+  for (int step = first_step(stride);; step += stride) {
+    fs::remove_all(scratch_ / "store");
+    const Stepped stepped = run_and_kill(Victim::host, {step}, [&] {
+      ImageStore store(options());
+      store.import(reference(), {});
+      store.remove(id_);
+    });
+    ASSERT_TRUE(wait_for_descendants(20)) << step;
+    ImageStore store(options());
+    const auto found = store.list();
+    EXPECT_EQ(entries_in("new") + entries_in("trash"), 0U) << "after a sweep, at step " << step;
+    EXPECT_EQ(entries_in("images"), found.size()) << "one without a record, at step " << step;
+    (found.empty() ? did_not_come : came) = true;
+    // Whatever there was: it can be run from, and removed.
+    const auto held = store.hold(reference(), {});
+    EXPECT_EQ(held.identity, id_) << step;
+    const fs::path root = scratch_ / "store" / "images" / id_.substr(7) / "root";
+    EXPECT_EQ(get(root / "etc/a"), "upper") << step;
+    EXPECT_EQ(get(root / "bin/tool"), "x") << step;
+    if (HasFailure()) return;
+    if (!stepped.killed) {
+      EXPECT_EQ(stepped.status, 0);
+      break;
+    }
+    ++killed;
+  }
+  EXPECT_TRUE(came && did_not_come);
+  EXPECT_GT(killed * stride, 100);
+}
+
+}  // namespace
+}  // namespace casemate::soak

@@ -1,0 +1,342 @@
+#include "casemate/mcp/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+#include "casemate/mcp/http_client_test.h"
+#include "tests/support/expect_refusal.h"
+#include "tests/support/scratch.h"
+
+namespace casemate::mcp {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Answers each body with itself; one that begins with "stream" with a stream that the test writes.
+class Echo final : public HttpApplication {
+ public:
+  HttpAnswer answer(const HttpHead&, std::string_view caller, std::string body) override {
+    ++answered;
+    if (!body.starts_with("stream")) {
+      return {.body = "\"" + std::string(caller) + body + "\""};
+    }
+    const auto stream =
+        std::make_shared<EventStream>("s", EventStream::Keeping::unread_only, 1'000'000);
+    const std::lock_guard lock(mutex_);
+    stream_ = stream;
+    changed_.notify_all();
+    return {.stream = stream,
+            .events_at_once = body.find("events") != std::string::npos,
+            .resumable = true,
+            .primed = body.find("primed") != std::string::npos,
+            .ended = [this](bool whole) {
+              const std::lock_guard ended(mutex_);
+              ended_ = whole ? "whole" : "lost";
+              changed_.notify_all();
+            }};
+  }
+  std::string refusal_body(const HttpRefusal& refusal) override { return refusal.reason; }
+  void tick(std::chrono::steady_clock::time_point) override {}
+
+  std::shared_ptr<EventStream> stream() {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, 20s, [this] { return stream_ != nullptr; }));
+    return std::exchange(stream_, nullptr);
+  }
+  std::string ended() {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, 20s, [this] { return !ended_.empty(); }));
+    return std::exchange(ended_, {});
+  }
+  std::atomic<int> answered{0};
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::shared_ptr<EventStream> stream_;
+  std::string ended_;
+};
+
+class HttpServerTest : public testing::Test {
+ protected:
+  HttpServer& start(HttpServerOptions options = {}) {
+    server_.emplace(std::move(options), application_);
+    return *server_;
+  }
+  TestClient client() { return TestClient(server_->port()); }
+  TestClient::Answer ask(std::string_view text) {
+    TestClient asking = client();
+    asking.send(text);
+    return asking.read_answer();
+  }
+  Echo application_;
+  std::optional<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, RefusesToBeReachableWithoutTokens) {
+  for (const char* host : {"0.0.0.0", "::"}) {
+    expect_refusal<InvalidArgument>([&] { HttpServer({.host = host}, application_); },
+                                    {"other machines", "bearer tokens"});
+  }
+  expect_refusal<InvalidArgument>([&] { HttpServer({.host = "no such host"}, application_); },
+                                  "leads to no address");
+  expect_refusal<InvalidArgument>([&] { HttpServer({.tls_certificate = "x"}, application_); },
+                                  "certificate and its key");
+  expect_refusal<InvalidArgument>(
+      [&] { HttpServer({.tls_certificate = "/none", .tls_key = "/none"}, application_); },
+      "cannot be used");
+}
+
+TEST_F(HttpServerTest, AnswersRequestAfterRequestOnOneConnection) {
+  start();
+  TestClient asking = client();
+  for (const char* body : {"one", "two", "three"}) {
+    ASSERT_TRUE(asking.send(post_text(body)));
+    const auto answer = asking.read_answer();
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_EQ(answer.body, "\"" + std::string(body) + "\"");
+  }
+  EXPECT_EQ(server_->connections(), 1u);
+}
+
+TEST_F(HttpServerTest, AnswersInOrderWhatWasSentBeforeItCouldAnswer) {
+  start();
+  TestClient asking = client();
+  ASSERT_TRUE(asking.send(post_text("stream") + post_text("two") + post_text("three")));
+  application_.stream()->push_last(EventStream::Kind::reply, "one");
+  EXPECT_EQ(asking.read_answer().body, "one");
+  EXPECT_EQ(asking.read_answer().body, "\"two\"");
+  EXPECT_EQ(asking.read_answer().body, "\"three\"");
+}
+
+TEST_F(HttpServerTest, RefusesEachWrongHeadWithItsStatusAndAReason) {
+  start({.max_body_bytes = 100});
+  const std::string head =
+      "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+  const std::vector<std::pair<int, std::string>> cases{
+      {400, "nonsense\r\n\r\n"},
+      {400, "POST /mcp HTTP/1.1\r\n\r\n"},
+      {400, "POST /mcp HTTP/3.0\r\nHost: localhost\r\n\r\n"},
+      {400, "GET /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"},
+      {400, head + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nx"},
+      {400, head + "Content-Length: -1\r\n\r\n"},
+      {400, head + "Content-Length: 99999999999999999999999\r\n\r\n"},
+      {400, head + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\nx"},
+      {400, head + "Transfer-Encoding: chunked\r\n\r\nnonsense\r\n"},
+      {403, "POST /mcp HTTP/1.1\r\nHost: evil.example\r\n\r\n"},
+      {403, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\r\n"},
+      {404, "POST / HTTP/1.1\r\nHost: localhost\r\n\r\n"},
+      {405, "OPTIONS /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n"},
+      {406, head + "Accept: text/html\r\n\r\n"},
+      {413, head + "Content-Length: 101\r\n\r\n"},
+      {413,
+       head + "Transfer-Encoding: chunked\r\n\r\n65\r\n" + std::string(101, 'x') + "\r\n0\r\n\r\n"},
+      {415, "POST /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n"},
+      {431, head + "X: " + std::string(17'000, 'x') + "\r\n\r\n"},
+      {431, "POST /" + std::string(17'000, 'x')},
+  };
+  for (const auto& [status, text] : cases) {
+    const auto answer = ask(text);
+    EXPECT_EQ(answer.status, status) << text.substr(0, 200);
+    EXPECT_FALSE(answer.body.empty()) << text.substr(0, 200);
+  }
+  EXPECT_EQ(application_.answered, 0);
+  EXPECT_EQ(ask(post_text(std::string(100, 'x'))).status, 200);  // at the bound
+  EXPECT_EQ(ask("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
+                .body,
+            "\"abc\"");
+}
+
+TEST_F(HttpServerTest, AsksForATokenBeforeItTellsAnythingElse) {
+  Scratch scratch;
+  const std::string token(32, 't');
+  put(scratch / "tokens", token);
+  start({.tokens = std::make_shared<TokenFile>(scratch / "tokens", Log())});
+  auto answer = ask("GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(answer.status, 401);
+  EXPECT_NE(answer.head.find("WWW-Authenticate: Bearer\r\n"), std::string::npos);
+  EXPECT_EQ(ask(post_text("x", "Authorization: Bearer " + token + "x\r\n")).status, 401);
+  answer = ask(post_text("x", "Authorization: Bearer " + token + "\r\n"));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body.find(token), std::string::npos);
+}
+
+TEST_F(HttpServerTest, SendsAStreamOfOneReplyAsJsonWithItsStatus) {
+  start();
+  TestClient asking = client();
+  ASSERT_TRUE(asking.send(post_text("stream")));
+  application_.stream()->push_last(EventStream::Kind::reply, "{}", 404);
+  const auto answer = asking.read_answer();
+  EXPECT_EQ(answer.status, 404);
+  EXPECT_EQ(answer.body, "{}");
+  EXPECT_NE(answer.head.find("Content-Type: application/json\r\n"), std::string::npos);
+  EXPECT_EQ(application_.ended(), "whole");
+  ASSERT_TRUE(asking.send(post_text("x")));
+  EXPECT_EQ(asking.read_answer().body, "\"x\"");
+}
+
+TEST_F(HttpServerTest, SendsAStreamThatBeginsOtherwiseAsEventsWithTheirIds) {
+  start();
+  TestClient asking = client();
+  ASSERT_TRUE(asking.send(post_text("stream")));
+  const auto stream = application_.stream();
+  stream->push(EventStream::Kind::notification, "1");
+  EXPECT_NE(asking.read_until("\r\n\r\n").find("Content-Type: text/event-stream\r\n"),
+            std::string::npos);
+  EXPECT_EQ(asking.read_until("data: 1\n\n\r\n"), "11\r\nid: s.1\ndata: 1\n\n\r\n");
+  stream->push_last(EventStream::Kind::reply, "2", 400);
+  EXPECT_EQ(asking.read_until("0\r\n\r\n"), "11\r\nid: s.2\ndata: 2\n\n\r\n0\r\n\r\n");
+  EXPECT_EQ(application_.ended(), "whole");
+  ASSERT_TRUE(asking.send(post_text("x")));
+  EXPECT_EQ(asking.read_answer().body, "\"x\"");
+}
+
+TEST_F(HttpServerTest, SendsAnOldClientEventsUpToTheEndOfTheConnection) {
+  start();
+  TestClient asking = client();
+  std::string text = post_text("stream events");
+  text.replace(text.find("HTTP/1.1"), 8, "HTTP/1.0");
+  ASSERT_TRUE(asking.send(text));
+  application_.stream()->push_last(EventStream::Kind::reply, "1");
+  const std::string answer = asking.read_to_end();
+  EXPECT_EQ(answer.find("chunked"), std::string::npos);
+  EXPECT_TRUE(answer.ends_with("\r\n\r\nid: s.1\ndata: 1\n\n")) << answer;
+}
+
+TEST_F(HttpServerTest, KeepsASilentStreamAliveWithComments) {
+  start({.keep_alive = 20ms});
+  TestClient asking = client();
+  ASSERT_TRUE(asking.send(post_text("stream")));
+  const auto stream = application_.stream();
+  for (int count = 0; count < 3; ++count) {
+    EXPECT_NE(asking.read_until(": alive\n\n\r\n").find(": alive"), std::string::npos);
+  }
+  stream->push_last(EventStream::Kind::reply, "1");
+  EXPECT_NE(asking.read_until("0\r\n\r\n").find("data: 1\n\n"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, TellsAResumableStreamsIdFirst) {
+  start();
+  TestClient asking = client();
+  ASSERT_TRUE(asking.send(post_text("stream primed")));
+  asking.read_until("\r\n\r\n");
+  EXPECT_NE(asking.read_until("data: \n\n").find("id: s.0\nretry: 1000\n"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, AClientThatGoesEndsItsAnswerWhateverItWasDoing) {
+  start();
+  for (const char* body : {"stream", "stream events"}) {
+    TestClient asking = client();
+    ASSERT_TRUE(asking.send(post_text(body)));
+    const auto stream = application_.stream();
+    if (body == std::string_view("stream events")) asking.read_until("\r\n\r\n");
+    asking.close();
+    EXPECT_EQ(application_.ended(), "lost");
+    EXPECT_FALSE(stream->has_listener());
+  }
+}
+
+TEST_F(HttpServerTest, LosesPatienceWithAHeadABodyAndAnIdleConnection) {
+  start({.head_patience = 30ms, .body_patience = 30ms, .idle_patience = 30ms});
+  for (const std::string text : {"", "POST /mcp HT", "POST /mcp HTTP/1.1\r\nHost: localhost\r\n"}) {
+    TestClient slow = client();
+    ASSERT_TRUE(slow.send(text));
+    EXPECT_EQ(slow.read_to_end(), "") << text;
+  }
+  TestClient slow = client();
+  ASSERT_TRUE(slow.send(post_text("whole").substr(0, post_text("whole").size() - 1)));
+  EXPECT_EQ(slow.read_to_end(), "");
+  EXPECT_EQ(application_.answered, 0);
+}
+
+TEST_F(HttpServerTest, AClientThatDoesNotReadIsGivenUpAndLittleIsHeldForHim) {
+  start({.write_patience = 50ms});
+  TestClient asking = client();
+  ASSERT_TRUE(asking.send(post_text("stream events")));
+  const auto stream = application_.stream();
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    while (!stop) stream->push(EventStream::Kind::notification, std::string(10'000, 'x'));
+  });
+  EXPECT_EQ(application_.ended(), "lost");
+  stop = true;
+  writer.join();
+  EXPECT_LE(stream->held_bytes(), 1'000'000u);
+}
+
+TEST_F(HttpServerTest, TakesNoMoreConnectionsThanItsBoundAndSaysSo) {
+  start({.max_connections = 2});
+  TestClient one = client();
+  TestClient two = client();
+  for (TestClient* each : {&one, &two}) {
+    ASSERT_TRUE(each->send(post_text("x")));
+    EXPECT_EQ(each->read_answer().status, 200);
+  }
+  TestClient three = client();
+  EXPECT_EQ(three.read_answer().status, 429);
+  ASSERT_TRUE(one.send(post_text("x", "Connection: close\r\n")));
+  one.read_to_end();
+  one.close();
+  // The place is free when the server has seen the end.
+  int status = 429;
+  while (status == 429) {
+    TestClient next = client();
+    next.send(post_text("x"));
+    status = next.read_answer().status;
+  }
+  EXPECT_EQ(status, 200);
+}
+
+TEST_F(HttpServerTest, ReceivesNoMoreBytesAtOnceThanItsBound) {
+  start({.max_body_bytes = 1000, .max_receiving_bytes = 1500});
+  TestClient one = client();
+  const std::string text = post_text(std::string(1000, 'x'), "Expect: 100-continue\r\n");
+  ASSERT_TRUE(one.send(text.substr(0, text.find("\r\n\r\n") + 4)));
+  one.read_until("100 Continue\r\n\r\n");
+  EXPECT_EQ(ask(post_text(std::string(501, 'x'))).status, 429);
+  EXPECT_EQ(ask(post_text(std::string(500, 'x'))).status, 200);
+  ASSERT_TRUE(one.send(text.substr(text.find("\r\n\r\n") + 4)));
+  EXPECT_EQ(one.read_answer().status, 200);
+  EXPECT_EQ(ask(post_text(std::string(1000, 'x'))).status, 200);
+}
+
+TEST_F(HttpServerTest, AnAnswerIsReadThoughTheRequestWasRefusedBeforeItsEnd) {
+  start({.max_body_bytes = 10});
+  TestClient asking = client();
+  const std::string body(500'000, 'x');
+  asking.send(post_text(body));
+  EXPECT_EQ(asking.read_answer().status, 413);
+  EXPECT_EQ(asking.read_to_end(), "");
+}
+
+TEST_F(HttpServerTest, LetsAnAnswerThatWasMadeReachItsClientWhenItStops) {
+  start();
+  TestClient idle = client();
+  TestClient asking = client();
+  ASSERT_TRUE(asking.send(post_text("stream")));
+  const auto stream = application_.stream();
+  stream->push_last(EventStream::Kind::reply, "1");
+  server_->stop(20s);
+  EXPECT_EQ(asking.read_answer().body, "1");
+  EXPECT_EQ(asking.read_to_end(), "");
+  EXPECT_EQ(idle.read_to_end(), "");
+  EXPECT_EQ(server_->connections(), 0u);
+}
+
+TEST_F(HttpServerTest, StopsThoughAnAnswerIsNeverMade) {
+  start();
+  TestClient asking = client();
+  ASSERT_TRUE(asking.send(post_text("stream")));
+  const auto stream = application_.stream();
+  server_->stop(1ms);
+  EXPECT_EQ(application_.ended(), "lost");
+}
+
+}  // namespace
+}  // namespace casemate::mcp

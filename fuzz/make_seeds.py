@@ -35,7 +35,7 @@ def exec_message(argv, directory, environment, piped, timeout):
 
 
 def ended(cause, code, signal, known=1):
-    return pack("<BiiQQQBBB", cause, code, signal, 10**9, 10**8, 2**20, known, 0, 0)
+    return pack("<BiiQQQBBBB", cause, code, signal, 10**9, 10**8, 2**20, known, 0, 0, 0)
 
 
 def entry(name, kind, size):
@@ -46,8 +46,8 @@ def entry(name, kind, size):
 MESSAGES = {
     "failed": (1, pack("<Bi", 0, 2) + text("no such file")),
     "failed-path": (1, pack("<Bi", 1, 0) + text("")),
-    "open-call": (2, pack("<I", 3) + text("0123456789ab") + pack("<QQB", 10**9, 500, 1)),
-    "call-opened": (3, pack("<I", 3) + text("/casemate/call/host-tools.sock")),
+    "open-call": (2, pack("<I", 4) + text("0123456789ab") + pack("<QQB", 10**9, 500, 1)),
+    "call-opened": (3, pack("<I", 4) + text("/casemate/call/host-tools.sock")),
     "attach": (4, b"\x01"),
     "call-closed": (6, b"\x01"),
     "exec": (16, exec_message(["python3", "program.py"], "/workspace/0123456789ab/work",

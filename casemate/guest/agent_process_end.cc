@@ -56,6 +56,8 @@ void AgentProcess::finish(const Ended& ended) {
   if (accounting_) accounting_->finish(before_, result);
   // A full disk is what failed a program only when it failed.
   const bool failed = result.outcome != Outcome::exited || result.exit_code != 0;
+  // Likewise where no counter says that a fork was refused.
+  if (ended.processes_ran_out && failed && !result.limit) result.limit = Limit::pids;
   if (ended.disk_full && failed && !result.limit) {
     result.limit = Limit::disk;
     result.files_ran_out = ended.files_ran_out;

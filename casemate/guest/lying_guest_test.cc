@@ -569,6 +569,16 @@ TEST_F(LyingGuest, AFullDiskIsNamedWhenTheProgramFailedAndNothingElseBit) {
   EXPECT_EQ(end_with(1), Limit::pids);
 }
 
+TEST_F(LyingGuest, ThatProcessesRanOutIsNamedWhenTheProgramFailed) {
+  const auto end_with = [&](int code) {
+    Ended ended = exited(code);
+    ended.processes_ran_out = true;
+    return run_against(begun_and_started() + framed(FrameType::ended, encode(ended))).limit;
+  };
+  EXPECT_EQ(end_with(1), Limit::pids);
+  EXPECT_EQ(end_with(0), std::nullopt);
+}
+
 TEST_F(LyingGuest, GroupsTravelWithTheOpening) {
   class Grouped : public CallAccounting {
    public:

@@ -258,6 +258,7 @@ std::string encode(const Ended& message) {
       .u8(message.stopped_known ? 1 : 0)
       .u8(message.disk_full ? 1 : 0)
       .u8(message.files_ran_out ? 1 : 0)
+      .u8(message.processes_ran_out ? 1 : 0)
       .take();
 }
 
@@ -273,6 +274,7 @@ Ended decode_ended(std::string_view payload) {
     message.stopped_known = reader.flag();
     message.disk_full = reader.flag();
     message.files_ran_out = reader.flag();
+    message.processes_ran_out = reader.flag();
     const int max_code = message.cause == EndCause::exited ? 255 : 0;
     if (message.exit_code < 0 || message.exit_code > max_code) {
       throw ProtocolError("an exit code does not fit its cause");

@@ -46,7 +46,7 @@
 
 namespace casemate::guest {
 
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 
 // Wire values; never reused.
 enum class FrameType : std::uint8_t {
@@ -242,6 +242,8 @@ struct Ended {
   bool disk_full = false;
   // And what was missing was files, not bytes.
   bool files_ran_out = false;
+  // The user of the programs could have no process more at the end.
+  bool processes_ran_out = false;
 };
 
 std::string encode(const Ended& message);

@@ -225,7 +225,7 @@ TEST_F(LinuxLimits, ProcessesAtTheLimitPassAndOneMoreIsRefusedAndNamed) {
   const ExecResult over = forks(20);
   EXPECT_EQ(over.exit_code, 1);
   // Who counts without a group tells nobody.
-  EXPECT_EQ(over.limit == Limit::pids, control_groups_are_had());
+  EXPECT_EQ(over.limit, Limit::pids);
   EXPECT_TRUE(over.stopped_known);
 }
 
@@ -485,6 +485,14 @@ TEST_F(LinuxWithoutControlGroups, ProcessesDiskFilesAndTimeAreHeldAsEver) {
   const ExecResult over = forks(20);
   EXPECT_THAT(over.stderr, HasSubstr("BlockingIOError"));
   EXPECT_TRUE(over.stopped_known);
+  EXPECT_EQ(over.limit, Limit::pids) << "found out by trying";
+  EXPECT_EQ(sandbox
+                ->exec(python("import os\nfor i in range(18):\n  if os.fork() == 0:\n"
+                              "    import time; time.sleep(60)\nraise SystemExit(3)"),
+                       {})
+                .limit,
+            std::nullopt)
+      << "there was room for one more";
   EXPECT_EQ(sandbox->exec(shell("head -c 5M /dev/zero > fill"), {}).limit, Limit::disk);
   EXPECT_EQ(sandbox->exec(shell("ulimit -n"), {}).stdout, "32\n");
   ExecRequest bomb = python("import os\nwhile True:\n  try: os.fork()\n  except OSError: pass");

@@ -10,10 +10,13 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -33,6 +36,8 @@ namespace {
 constexpr char kEmptyDirectory[] = "/run";
 // Of one call. The kernel has 3,072 for all user namespaces together (kernel.pty.max, .reserve).
 constexpr std::uint64_t kMaxTerminals = 32;
+constexpr int kRanOut = 1;
+constexpr std::chrono::milliseconds kTryPatience{200};
 
 void make_directory(int parent, const std::string& path, unsigned mode, unsigned owner) {
   if (mkdirat(parent, path.c_str(), mode) < 0) sys::throw_errno("making " + path);
@@ -170,6 +175,36 @@ Place::DiskFull LinuxPlace::disk_full() const noexcept {
   return status.f_ffree == 0 ? DiskFull::of_files : DiskFull::no;
 }
 
+int LinuxPlace::limit_processes() const noexcept {
+  if (config_.processes == 0) return 0;
+  // The kernel counts by user: with one for all, the agent, the call and the exec-init as well.
+  return set_limit(RLIMIT_NPROC, config_.processes + (config_.one_id ? 3 : 0));
+}
+
+// By trying, as a program's user: a first process, which has the place of the program that ended,
+// and one more.
+bool LinuxPlace::processes_ran_out() noexcept {
+  if (config_.processes == 0) return false;
+  const pid_t first = fork();
+  if (first < 0) return false;
+  if (first == 0) {
+    if (become_user() != 0 || limit_processes() != 0) _exit(0);
+    const pid_t second = fork();
+    if (second == 0) _exit(0);
+    _exit(second < 0 && errno == EAGAIN ? kRanOut : 0);
+  }
+  // What has the same user can stop it, so it is not waited for without end.
+  try {
+    sys::wait_ended(sys::open_pid(first).get(), std::chrono::steady_clock::now() + kTryPatience);
+  } catch (const std::exception&) {
+  }
+  kill(first, SIGKILL);
+  int status = 0;
+  while (waitpid(first, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == kRanOut;
+}
+
 int LinuxPlace::join_groups(std::span<const int> groups) noexcept {
   if (const int error = Place::join_groups(groups)) return error;
   // A view of the groups that begins here: the machine's names of them are not for programs.
@@ -200,11 +235,7 @@ int LinuxPlace::confine_program() noexcept {
   if (config_.open_files > 0) {
     if (const int error = set_limit(RLIMIT_NOFILE, config_.open_files)) return error;
   }
-  if (config_.processes > 0) {
-    // The kernel counts by user: with one for all, the agent, the call and the exec-init as well.
-    const std::uint64_t own = config_.one_id ? 3 : 0;
-    if (const int error = set_limit(RLIMIT_NPROC, config_.processes + own)) return error;
-  }
+  if (const int error = limit_processes()) return error;
   if (config_.cpu_seconds > 0) {
     // SIGKILL at once, as at every bound; a lower one of the application's stays.
     rlimit own{};

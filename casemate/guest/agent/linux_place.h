@@ -48,11 +48,13 @@ class LinuxPlace final : public Place {
   void give_pipe(int pipe) override;
   void kill_exec_scope() noexcept override;
   DiskFull disk_full() const noexcept override;
+  bool processes_ran_out() noexcept override;
   int join_groups(std::span<const int> groups) noexcept override;
   int become_user() noexcept override;
   int confine_program() noexcept override;
 
  private:
+  int limit_processes() const noexcept;
   void cover_mount_point(std::string_view id);
 
   Config config_;

@@ -73,6 +73,11 @@ class Place {
   enum class DiskFull { no, of_bytes, of_files };
   virtual DiskFull disk_full() const noexcept = 0;
 
+  // Whether the programs' user can have no process more, where nothing but that tells: asked before
+  // what a failed program left is killed. Costs at most a part of a second, whatever programs do.
+  // The default is false.
+  virtual bool processes_ran_out() noexcept;
+
   // -- In the child that becomes a program or a file server ------------------------------------
 
   // Moves the calling process, about to become a program, into the accounting groups of its call:

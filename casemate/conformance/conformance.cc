@@ -11,6 +11,7 @@
 #include "casemate/conformance/probe.h"
 #include "casemate/conformance/trial.h"
 #include "casemate/core/errors.h"
+#include "casemate/sys/deadline.h"
 
 namespace casemate::conformance {
 namespace {
@@ -88,7 +89,7 @@ class Run {
   }
 
   CallControl control() const {
-    return {.deadline = Clock::now() + options_.patience, .stop = options_.stop};
+    return {.deadline = sys::deadline_after(options_.patience), .stop = options_.stop};
   }
 
   void try_probe(Suite suite, const Probe& probe) {

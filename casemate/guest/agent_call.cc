@@ -16,6 +16,7 @@
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent_process.h"
 #include "casemate/guest/exec_request.h"
+#include "casemate/sys/deadline.h"
 #include "casemate/sys/socket.h"
 
 namespace casemate::guest {
@@ -227,7 +228,7 @@ bool AgentCall::close() noexcept {
   if (!control_) return known_;
   *closed_ = true;
   CallControl patience;
-  patience.deadline = sys::SteadyTime::clock::now() + parts_->timing.close_patience;
+  patience.deadline = sys::deadline_after(parts_->timing.close_patience);
   try {
     known_ = end(patience);
   } catch (const std::exception& error) {

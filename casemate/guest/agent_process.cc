@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "casemate/core/errors.h"
+#include "casemate/sys/deadline.h"
 
 namespace casemate::guest {
 namespace {
@@ -124,7 +125,9 @@ void AgentProcess::pump(Goal goal, const CallControl& control) try {
   if (reached(goal)) return;
   const StopEvent stop(control.stop);
   // What the guest said while nobody listened waits in the socket: its time counts from here.
-  if (backstop_at_) backstop_at_ = std::max(*backstop_at_, Clock::now() + parts_->timing.backstop);
+  if (backstop_at_) {
+    backstop_at_ = std::max(*backstop_at_, sys::deadline_after(parts_->timing.backstop));
+  }
   while (true) {
     if (control.stop.stop_requested() && !cancel_until_) request_cancel();
     wait_for_something(control, stop, goal);
@@ -226,9 +229,8 @@ void AgentProcess::handle(const Frame& frame) {
   if (type == FrameType::started && state_ == State::begun) {
     expect_empty(frame);
     state_ = State::running;
-    // Saturates: a timeout of years has no backstop that anybody lives to see.
-    if (timeout_ && *timeout_ < std::chrono::hours(24 * 365)) {
-      backstop_at_ = Clock::now() + *timeout_ + parts_->timing.backstop;
+    if (timeout_) {
+      backstop_at_ = sys::later_than(sys::deadline_after(*timeout_), parts_->timing.backstop);
     }
     return;
   }
@@ -269,7 +271,7 @@ void AgentProcess::take_output(OutputStream stream, const Frame& frame) {
 }
 
 void AgentProcess::request_cancel() {
-  cancel_until_ = Clock::now() + parts_->timing.cancel_grace;
+  cancel_until_ = sys::deadline_after(parts_->timing.cancel_grace);
   put(FrameType::cancel);
 }
 

@@ -7,6 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "casemate/sys/deadline.h"
+
 namespace casemate::guest {
 
 StopEvent::StopEvent(const std::stop_token& token) {
@@ -82,7 +84,7 @@ Frame Connection::receive(const CallControl& control) {
 void Connection::wait(short events, const CallControl& control) {
   const StopEvent stop(control.stop);
   std::array<pollfd, 2> entries{pollfd{socket_.get(), events, 0}, pollfd{stop.fd(), POLLIN, 0}};
-  sys::SteadyTime until = sys::SteadyTime::clock::now() + silence_;
+  sys::SteadyTime until = sys::deadline_after(silence_);
   if (control.deadline) until = std::min(until, *control.deadline);
   if (sys::poll_until(entries, until) == 0) throw_timed_out(control);
   if (entries[1].revents != 0) throw SandboxCancelled("the call was cancelled by its caller");

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "casemate/base/utf8.h"
+#include "casemate/sys/deadline.h"
 #include "casemate/sys/epoll.h"
 #include "casemate/sys/signals.h"
 
@@ -201,7 +202,7 @@ std::size_t Crew::stop(std::chrono::nanoseconds patience) noexcept {
   watched.swap(state_->watched);
   alarm.swap(state_->alarm);
   sys::raise_event(state_->stop_event.get());
-  const auto until = std::chrono::steady_clock::now() + patience;
+  const auto until = sys::deadline_after(patience);
   // Threads that are not busy come back by themselves, at once.
   state_->ended.wait(lock, [this] { return state_->threads <= state_->busy; });
   state_->ended.wait_until(lock, until, [this] { return state_->threads == 0; });

@@ -107,6 +107,25 @@ TEST(Crew, StopDropsWhatWasNotBegunAndNamesWhoIsLeft) {
   while (kept.use_count() > 1) std::this_thread::yield();
 }
 
+TEST(Crew, APatienceWithoutEndIsNotOverAtOnce) {
+  // The sum of it and the time that it is would lie in the past.
+  Crew crew{Log{}};
+  std::promise<void> busy;
+  crew.post([&] {
+    const Crew::Busy held(crew);
+    busy.set_value();
+    // What is posted to a crew that is stopping is dropped without being run.
+    for (bool stopping = false; !stopping; std::this_thread::yield()) {
+      const auto ran = std::make_shared<std::atomic<bool>>();
+      crew.post([ran] { *ran = true; });
+      stopping = ran.use_count() == 1 && !*ran;
+    }
+    for (int i = 0; i < 10'000; ++i) std::this_thread::yield();
+  });
+  busy.get_future().wait();
+  EXPECT_EQ(crew.stop(std::chrono::nanoseconds::max()), 0U);
+}
+
 TEST(Crew, ItsThreadsTakeNoSignals) {
   Crew crew{Log{}};
   std::promise<std::pair<bool, bool>> blocked;

@@ -8,11 +8,10 @@
 #include <string>
 
 #include "casemate/host_tools/over_exec.h"
+#include "casemate/sys/deadline.h"
 
 namespace casemate {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Digits and nothing else, above 0 and no more than a process number can be.
 std::optional<std::int32_t> process_number(std::string_view text) {
@@ -41,7 +40,7 @@ bool kill_guest(const ExecAndFiles& guest, std::int32_t target, std::chrono::nan
   request.timeout = patience;
   request.capture_bytes = 4096;
   try {
-    const ExecResult result = guest.exec(request, {.deadline = Clock::now() + patience});
+    const ExecResult result = guest.exec(request, {.deadline = sys::deadline_after(patience)});
     return result.outcome == Outcome::exited && result.exit_code == 0;
   } catch (const std::exception&) {
     return false;
@@ -82,7 +81,7 @@ ProgramStop stop_guest_program(const ExecAndFiles& guest, const GuestRunLayout& 
                                SessionAnnounced session,
                                std::chrono::nanoseconds patience) noexcept {
   try {
-    const CallControl control{.deadline = Clock::now() + patience};
+    const CallControl control{.deadline = sys::deadline_after(patience)};
     try {
       if (!guest.files.stat_file(layout.pid(), layout.run_directory(), control)) {
         return {.signal = StopSignal::absent};

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
+#include <chrono>
 #include <utility>
 
+#include "casemate/base/json.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/host_tools/registered.h"
@@ -37,10 +40,39 @@ void check_policy(const HostToolRegistryOptions& options, const HostTool& tool) 
   }
 }
 
+void check_texts(const HostTool& tool) {
+  const std::string name = escape_for_display(tool.name, 120);
+  if (tool.name.empty()) throw InvalidArgument("a host tool has an empty name");
+  if (!is_valid_utf8(tool.name)) {
+    throw InvalidArgument(fmt::format("the name of host tool '{}' is not UTF-8", name));
+  }
+  if (tool.name.size() > kMaxHostToolNameBytes) {
+    throw InvalidArgument(fmt::format("the name of host tool '{}' has {} bytes; one may have {}",
+                                      name, tool.name.size(), kMaxHostToolNameBytes),
+                          "no program could say it; give the tool a shorter name");
+  }
+  if (!is_valid_utf8(tool.description)) {
+    throw InvalidArgument(fmt::format("the description of host tool '{}' is not UTF-8", name));
+  }
+}
+
+// Arguments are one object: a schema of anything else lets no call or every call pass.
+void require_schema_of_object(const HostTool& tool) {
+  const boost::json::value root = parse_json(tool.parameters, {.max_bytes = JsonSchema::kMaxBytes});
+  const boost::json::object* schema = root.if_object();
+  const boost::json::value* type = schema == nullptr ? nullptr : schema->if_contains("type");
+  if (type != nullptr && *type == "object") return;
+  throw InvalidArgument(fmt::format("the parameters of host tool '{}' are no schema of an object",
+                                    escape_for_display(tool.name, 120)),
+                        R"(say {"type":"object", ...} at its top)");
+}
+
 JsonSchema parse_parameters(const HostTool& tool) {
   const std::string name = escape_for_display(tool.name, 120);
   try {
-    return JsonSchema::parse(tool.parameters);
+    JsonSchema schema = JsonSchema::parse(tool.parameters);
+    require_schema_of_object(tool);
+    return schema;
   } catch (const JsonSchemaError& error) {
     throw InvalidArgument(
         fmt::format("the parameters of host tool '{}' are no schema: {}", name, error.what()),
@@ -54,8 +86,12 @@ JsonSchema parse_parameters(const HostTool& tool) {
 
 void check_bounds(const HostTool& tool) {
   const std::string name = escape_for_display(tool.name, 120);
-  if (tool.timeout && tool.timeout->count() <= 0) {
-    throw InvalidArgument(fmt::format("the timeout of host tool '{}' is not above 0", name));
+  constexpr std::chrono::seconds kLongest(kMaxTimeoutSeconds);
+  if (tool.timeout && (tool.timeout->count() <= 0 || *tool.timeout > kLongest)) {
+    throw InvalidArgument(
+        fmt::format("the timeout of host tool '{}' is {} ns; it must be above 0 and at most {} s",
+                    name, tool.timeout->count(), kLongest.count()),
+        "state a time within that range, or none for the run's own end");
   }
   if (tool.max_concurrency) {
     require_positive(fmt::format("max_concurrency of host tool '{}'", name), *tool.max_concurrency);
@@ -89,10 +125,7 @@ void HostToolRegistry::register_tool(HostTool tool, const std::source_location& 
         "register every tool before the registry is used");
   }
   if (!tool.function) throw InvalidArgument(fmt::format("host tool '{}' has no function", shown));
-  if (tool.name.empty()) throw InvalidArgument("a host tool has an empty name");
-  if (!is_valid_utf8(tool.name)) {
-    throw InvalidArgument(fmt::format("the name of host tool '{}' is not UTF-8", shown));
-  }
+  check_texts(tool);
   if (state_->tools.contains(tool.name)) {
     throw InvalidArgument(fmt::format("there are two host tools '{}'", shown));
   }

@@ -51,18 +51,23 @@ struct HostToolContext {
 using HostToolFunction = std::function<boost::json::value(const boost::json::object& arguments,
                                                           const HostToolContext& context)>;
 
+// What a request can say of its name's length (channel_frame.h).
+inline constexpr std::size_t kMaxHostToolNameBytes = 65'535;
+
 struct HostTool {
-  // Any text that is not empty; a program says it to call, so an identifier serves best.
+  // Any text that is not empty, of at most `kMaxHostToolNameBytes`; a program says it to call, so
+  // an identifier serves best.
   std::string name{};
-  // For the model: what it does, what it returns.
+  // For the model: what it does, what it returns. UTF-8.
   std::string description{};
   HostToolFunction function{};
-  // JSON Schema (json_schema.h) of the arguments, one object; what does not fit never reaches the
-  // function.
+  // JSON Schema (json_schema.h) of the arguments, one object: its `type` is "object". What does not
+  // fit never reaches the function.
   std::string parameters{};
   // Absent: counts as acting for the application, untrusted, carrying something out.
   std::optional<HostToolDeclaration> declaration{};
-  // From the call's arrival to its answer; then the program gets a refusal. Absent: the run's end.
+  // From the call's arrival to its answer; then the program gets a refusal. Above 0, at most seven
+  // days (`kMaxTimeoutSeconds`). Absent: the run's end.
   std::optional<std::chrono::nanoseconds> timeout{};
   // Calls of this tool, of all runs together, that may be in the function at once; others wait.
   // Absent: the run's own bound.
@@ -78,7 +83,12 @@ struct HostToolEvent {
 // Called when a call arrives, refused ones and unknown names among them; what it returns, when it
 // is not empty, is called exactly once with the answer. Either may come from any thread, the second
 // from another one than the first. What they throw is logged and contained.
-// One that takes its time holds up its own call alone.
+//
+// Either may wait, for other calls of the same run too: it holds up its own call alone. That costs
+// a thread of the host's for as long (one for each call that is waited in, up to the calls that may
+// be on their way: 64 of each of 64 connections), the call's time goes on meanwhile only once it
+// was admitted (`timeout` counts from after the first), the time of an answer is not bounded by
+// `timeout` any more (the second), and a run that is closed waits for it only `close_patience`.
 using HostToolObserver =
     std::function<std::function<void(const HostToolAnswer&)>(const HostToolEvent&)>;
 
@@ -111,11 +121,12 @@ class HostToolRegistry {
   HostToolRegistry& operator=(const HostToolRegistry&) = delete;
 
   // Adds a tool; its declaration is captured now. Throws, in this order: `InvalidArgument` for a
-  // sealed registry, no function, a name that is empty or no UTF-8 or taken, a malformed
-  // declaration; `HostToolNotDeclared`; `HostToolIdentityNotAllowed` for an identity that is not
-  // among the allowed (a tool without a declaration acts as `app`; one without an identity is
-  // always allowed); `InvalidArgument` for parameters that are no schema, a timeout or a
-  // concurrency that is not above 0. Then nothing was added.
+  // sealed registry, no function, a name that is empty or no UTF-8 or too long, a description that
+  // is no UTF-8, a name that is taken, a malformed declaration; `HostToolNotDeclared`;
+  // `HostToolIdentityNotAllowed` for an identity that is not among the allowed (a tool without a
+  // declaration acts as `app`; one without an identity is always allowed); `InvalidArgument` for
+  // parameters that are no schema of an object, a timeout out of its range, a concurrency of 0.
+  // Then nothing was added.
   void register_tool(HostTool tool,
                      const std::source_location& where = std::source_location::current());
 

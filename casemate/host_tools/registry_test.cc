@@ -63,7 +63,14 @@ TEST(HostToolRegistry, RefusesInItsOrder) {
   expect_refusal<InvalidArgument>([&] { registry.register_tool(tool); }, "empty name");
   tool.name = "\xff";
   expect_refusal<InvalidArgument>([&] { registry.register_tool(tool); }, "not UTF-8");
+  tool.name = std::string(kMaxHostToolNameBytes + 1, 'x');
+  expect_refusal<InvalidArgument>([&] { registry.register_tool(tool); },
+                                  {"has 65536 bytes; one may have 65535", "shorter name"});
   tool.name = "taken";
+  tool.description = "\xff";
+  expect_refusal<InvalidArgument>([&] { registry.register_tool(tool); },
+                                  "the description of host tool 'taken' is not UTF-8");
+  tool.description = "for a test";
   expect_refusal<InvalidArgument>([&] { registry.register_tool(tool); }, "two host tools 'taken'");
   tool.name = "free";
   tool.declaration = acting_as(static_cast<Identity>(9));
@@ -85,9 +92,24 @@ TEST(HostToolRegistry, RefusesInItsOrder) {
       {"'pattern' is not checked here", "docs/host-tools.md lists the keywords"});
   EXPECT_EQ(refused.find("without arguments"), std::string::npos) << refused;
   tool.parameters = kAnyArguments;
-  tool.timeout = std::chrono::nanoseconds(0);
-  expect_refusal<InvalidArgument>([&] { registry.register_tool(tool); }, "timeout");
-  tool.timeout = std::chrono::nanoseconds(1);
+  for (const char* parameters :
+       {"true", "false", "{}", R"({"type":"array"})", R"({"type":["object","null"]})"}) {
+    tool.parameters = parameters;
+    expect_refusal<InvalidArgument>([&] { registry.register_tool(tool); },
+                                    {"are no schema of an object", R"(say {"type":"object")"});
+  }
+  tool.parameters = kAnyArguments;
+  using std::chrono::nanoseconds;
+  constexpr nanoseconds kSevenDays = std::chrono::hours(7 * 24);
+  for (const nanoseconds timeout : {nanoseconds(0), nanoseconds(-1), nanoseconds::min(),
+                                    kSevenDays + nanoseconds(1), nanoseconds::max()}) {
+    tool.timeout = timeout;
+    expect_refusal<InvalidArgument>(
+        [&] { registry.register_tool(tool); },
+        {"the timeout of host tool 'free' is " + std::to_string(timeout.count()) + " ns",
+         "at most 604800 s"});
+  }
+  tool.timeout = kSevenDays;
   tool.max_concurrency = 0;
   expect_refusal<InvalidArgument>([&] { registry.register_tool(tool); }, "max_concurrency");
   tool.max_concurrency = 1;
@@ -106,6 +128,14 @@ TEST(HostToolRegistry, NamesMayBeAnyText) {
   EXPECT_EQ(registry.size(), 6U);
   EXPECT_NE(registry.resolve("two words"), nullptr);
   EXPECT_EQ(registry.resolve("two  words"), nullptr);
+}
+
+TEST(HostToolRegistry, TakesTheLongestNameAndTheShortestTimeThatThereAre) {
+  HostToolRegistry registry;
+  HostTool tool = named(std::string(kMaxHostToolNameBytes, 'x'));
+  tool.timeout = std::chrono::nanoseconds(1);
+  registry.register_tool(tool);
+  EXPECT_NE(registry.resolve(tool.name), nullptr);
 }
 
 TEST(HostToolRegistry, AToolWithoutADeclarationActsAsApp) {

@@ -19,6 +19,7 @@
 #include "casemate/core/errors.h"
 #include "casemate/host_tools/crew.h"
 #include "casemate/host_tools/registered.h"
+#include "casemate/sys/deadline.h"
 
 namespace casemate {
 namespace {
@@ -292,7 +293,7 @@ struct HostToolRun::State : std::enable_shared_from_this<HostToolRun::State> {
         unanswered.push_back(call);
         waiting.push_back(call);
         if (call->tool->tool.timeout) {
-          call->deadline = Clock::now() + *call->tool->tool.timeout;
+          call->deadline = sys::deadline_after(*call->tool->tool.timeout);
           set_alarm_for(*call->deadline);
         }
       }

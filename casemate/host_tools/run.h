@@ -29,7 +29,7 @@ struct HostToolRunOptions {
   Log log{};
   // Functions that may run at once; more calls wait.
   std::size_t max_parallel_calls = 32;
-  // How long `close` waits for functions that were told to stop.
+  // How long `close` waits for functions that were told to stop; not at all at 0 and below.
   std::chrono::nanoseconds close_patience = std::chrono::seconds(2);
 };
 

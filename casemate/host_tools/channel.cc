@@ -21,8 +21,10 @@
 #include <vector>
 
 #include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
 #include "casemate/host_tools/channel_frame.h"
 #include "casemate/host_tools/crew.h"
+#include "casemate/sys/deadline.h"
 #include "casemate/sys/epoll.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
@@ -56,6 +58,8 @@ struct HostToolChannel::Connection {
   std::mutex mutex;
   std::uint64_t watched = 0;
   bool cut_off = false;
+  // What was read last ended within a request.
+  bool half_read = false;
   // Nothing more is read before an answer has gone.
   bool paused = false;
   // The thread that serves a caller that waits, and reads on afterwards. Nobody else reads before.
@@ -63,6 +67,8 @@ struct HostToolChannel::Connection {
   // A thread is at `unsent`.
   bool sending = false;
   std::size_t in_flight = 0;
+  // While none is in flight: since when.
+  sys::SteadyTime idle_since = sys::SteadyTime::clock::now();
   // Read together with others, and not begun: what may be under way at once, is.
   std::deque<ChannelRequest> waiting;
   std::deque<std::string> unsent;
@@ -129,7 +135,7 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     if (!std::exchange(takes_none, true)) {
       log(fmt::format("no connection can be taken for now: {}", escape_for_display(failure)));
     }
-    sys::set_timer(pause.get(), sys::SteadyTime::clock::now() + kAcceptPause);
+    sys::set_timer(pause.get(), sys::deadline_after(kAcceptPause));
     run.crew().rearm(pause.get(), pause_watched);
   }
 
@@ -138,7 +144,7 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     const auto connection = std::make_shared<Connection>(std::move(socket), run);
     const std::lock_guard lock(mutex);
     if (closed) return;
-    if (connections.size() >= kMaxChannelConnections) {
+    if (connections.size() >= kMaxChannelConnections && !retire_the_longest_idle()) {
       say_goodbye(*connection,
                   encode_try_again(fmt::format("the host takes {} connections of a run at a time.",
                                                kMaxChannelConnections)));
@@ -154,6 +160,39 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
       connections.erase(connection.get());
       throw;
     }
+  }
+
+  // With `mutex` held. Callers keep their connections for calls to come, and a pool of processes
+  // may keep all that there are. False when every one has a call under way.
+  bool retire_the_longest_idle() {
+    std::vector<std::pair<sys::SteadyTime, ConnectionPointer>> idle;
+    for (const auto& [key, connection] : connections) {
+      const std::lock_guard own(connection->mutex);
+      if (may_be_retired(*connection)) idle.emplace_back(connection->idle_since, connection);
+    }
+    std::ranges::sort(idle, {}, [](const auto& each) { return each.first; });
+    return std::ranges::any_of(idle, [&](const auto& each) { return retire(each.second); });
+  }
+
+  // With the connection's mutex.
+  static bool may_be_retired(const Connection& connection) {
+    return !connection.cut_off && connection.in_flight == 0 && connection.unsent.empty() &&
+           !connection.half_read;
+  }
+
+  // With `mutex` held. From here on nothing of it is begun, also what a thread may just be reading,
+  // so what its caller sends can be sent again.
+  bool retire(const ConnectionPointer& connection) {
+    {
+      const std::lock_guard own(connection->mutex);
+      if (!may_be_retired(*connection)) return false;
+      connection->cut_off = true;
+    }
+    say_goodbye(*connection, encode_try_again("the connection was needed for another caller."));
+    sys::shut_down(connection->socket.get());
+    run.crew().forget(connection->watched);
+    connections.erase(connection.get());
+    return true;
   }
 
   // The connection is closed next, so what does not fit at once is nobody's loss.
@@ -211,28 +250,48 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
   bool read_once(const ConnectionPointer& connection, sys::Blocking blocking) {
     std::vector<ChannelRequest> requests;
     const bool going_on = read_requests(*connection, blocking, requests);
+    bool staying = false;
     {
-      // While it was waited for, the channel may have been closed, and the run be gone.
+      // While it was waited for, the connection may have been ended, the channel have been closed,
+      // and the run be gone. What is begun from here on is counted.
       const std::lock_guard own(connection->mutex);
       if (connection->cut_off) return false;
+      if (going_on) {
+        connection->half_read = !connection->reader.between_requests();
+        staying = requests.size() == 1 && (requests[0].id & kWaits) != 0 && !connection->half_read;
+        begin(*connection, requests, staying);
+      }
     }
     if (!going_on) {
       drop(connection);
       return false;
     }
-    if (requests.size() == 1 && (requests[0].id & kWaits) != 0 && connection->reader.held() == 0) {
-      return serve_and_stay(connection, std::move(requests[0]));
+    if (staying) return serve_and_stay(connection, std::move(requests[0]));
+    for (std::size_t index = 1; index < requests.size(); ++index) {
+      post(connection, std::move(requests[index]));
     }
-    serve_all(connection, requests);
+    if (!requests.empty()) serve_one(connection, std::move(requests.front()));
     return false;
   }
 
-  bool serve_and_stay(const ConnectionPointer& connection, ChannelRequest request) {
-    {
-      const std::lock_guard own(connection->mutex);
-      ++connection->in_flight;
-      connection->staying = std::this_thread::get_id();
+  // With the connection's mutex. Counts what of `requests` may be under way and leaves those in
+  // them; the rest waits. Whoever does not stay lets another thread read on.
+  void begin(Connection& connection, std::vector<ChannelRequest>& requests, bool staying) {
+    const std::size_t room = options.max_in_flight - connection.in_flight;
+    const auto later =
+        requests.begin() + static_cast<std::ptrdiff_t>(std::min(room, requests.size()));
+    connection.waiting.assign(std::move_iterator(later), std::move_iterator(requests.end()));
+    requests.erase(later, requests.end());
+    connection.in_flight += requests.size();
+    if (staying) {
+      connection.staying = std::this_thread::get_id();
+      return;
     }
+    connection.paused = must_pause(connection);
+    if (!connection.paused) run.crew().rearm(connection.socket.get(), connection.watched);
+  }
+
+  bool serve_and_stay(const ConnectionPointer& connection, ChannelRequest request) {
     serve_one(connection, std::move(request));
     const std::lock_guard own(connection->mutex);
     // The answer may have come from elsewhere long ago, and the connection have another reader.
@@ -240,27 +299,6 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     connection->staying = {};
     connection->paused = must_pause(*connection);
     return !connection->paused;
-  }
-
-  void serve_all(const ConnectionPointer& connection, std::vector<ChannelRequest>& requests) {
-    {
-      const std::lock_guard own(connection->mutex);
-      const std::size_t room = options.max_in_flight - connection->in_flight;
-      const auto later =
-          requests.begin() + static_cast<std::ptrdiff_t>(std::min(room, requests.size()));
-      connection->waiting.assign(std::move_iterator(later), std::move_iterator(requests.end()));
-      requests.erase(later, requests.end());
-      connection->in_flight += requests.size();
-      connection->paused = must_pause(*connection);
-      if (!connection->paused && !connection->cut_off) {
-        run.crew().rearm(connection->socket.get(), connection->watched);
-      }
-    }
-    if (requests.empty()) return;
-    for (std::size_t index = 1; index < requests.size(); ++index) {
-      post(connection, std::move(requests[index]));
-    }
-    serve_one(connection, std::move(requests.front()));
   }
 
   void post(const ConnectionPointer& connection, ChannelRequest request) {
@@ -346,8 +384,10 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
       if (request.too_large || request.no_room || request.malformed) {
         return answer(connection, request.id, refusal_of(request));
       }
+      // The frame's bytes are ours and nobody folds them: an answer may have all that it may have.
+      constexpr std::uint64_t kFramingBytes = 0;
       run.dispatch(
-          request.name, std::move(request.arguments), kAnswerFramingBytes,
+          request.name, std::move(request.arguments), kFramingBytes,
           [self = shared_from_this(), connection, id = request.id](const HostToolAnswer& result) {
             self->answer(connection, id, result);
           },
@@ -374,7 +414,7 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     const std::lock_guard own(connection->mutex);
     if (connection->cut_off) return;
     if (connection->waiting.empty()) {
-      --connection->in_flight;
+      if (--connection->in_flight == 0) connection->idle_since = sys::SteadyTime::clock::now();
     } else {
       post(connection, std::move(connection->waiting.front()));
       connection->waiting.pop_front();
@@ -444,7 +484,7 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
     std::string_view rest = bytes;
     while (!rest.empty()) {
       std::array<pollfd, 1> entries{pollfd{connection.socket.get(), POLLOUT, 0}};
-      if (sys::poll_until(entries, sys::SteadyTime::clock::now() + options.send_patience) == 0) {
+      if (sys::poll_until(entries, sys::deadline_after(options.send_patience)) == 0) {
         throw std::system_error(ETIMEDOUT, std::generic_category());
       }
       rest.remove_prefix(sys::send_message(connection.socket.get(), rest, {}, sys::Blocking::no));
@@ -481,8 +521,18 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
   }
 };
 
-HostToolChannel::HostToolChannel(HostToolRun& run, HostToolChannelOptions options)
-    : state_(std::make_shared<State>(run, std::move(options))) {}
+HostToolChannel::HostToolChannel(HostToolRun& run, HostToolChannelOptions options) {
+  if (options.max_in_flight == 0) {
+    throw InvalidArgument("max_in_flight is 0; it takes at least 1",
+                          "no request would ever be read");
+  }
+  if (options.send_patience.count() <= 0) {
+    throw InvalidArgument(
+        fmt::format("send_patience is {} ns; it must be above 0", options.send_patience.count()),
+        "callers would be cut off for reading a moment later");
+  }
+  state_ = std::make_shared<State>(run, std::move(options));
+}
 
 HostToolChannel::~HostToolChannel() { close(); }
 

@@ -12,14 +12,16 @@
 
 namespace casemate {
 
-// Open connections of one run; one more is told so and closed.
+// Open connections of one run. For one more, that one is closed which has had no call for longest;
+// where all have one under way, the one more is told so and closed.
 inline constexpr std::size_t kMaxChannelConnections = 64;
 
 struct HostToolChannelOptions {
   Log log{};
-  // Requests of one connection under way; more are not read before one of them is answered.
+  // Requests of one connection under way, at least 1; more are not read before one of them is
+  // answered.
   std::size_t max_in_flight = 64;
-  // A caller that takes nothing of its answers for so long is cut off.
+  // A caller that takes nothing of its answers for so long is cut off. Above 0.
   std::chrono::nanoseconds send_patience = std::chrono::seconds(30);
 };
 
@@ -30,7 +32,8 @@ struct HostToolChannelOptions {
 // never waited for.
 class HostToolChannel {
  public:
-  // Makes the socket. `run` must outlive the channel. Throws `std::system_error`.
+  // Makes the socket. `run` must outlive the channel. Throws `InvalidArgument` for options out of
+  // range, `std::system_error`.
   explicit HostToolChannel(HostToolRun& run, HostToolChannelOptions options = {});
   // `close`.
   ~HostToolChannel();

@@ -34,6 +34,8 @@ class ChannelClient {
   struct Answer {
     std::uint32_t id = 0;
     bool ok = false;
+    // As it stands in the frame.
+    int kind = 0;
     std::string text;
   };
 
@@ -51,7 +53,7 @@ class ChannelClient {
     if (!head) return std::nullopt;
     auto body = read(number(*head, 0));
     if (!body || body->size() < 5) return std::nullopt;
-    return Answer{number(*body, 0), (*body)[4] == 0, body->substr(5)};
+    return Answer{number(*body, 0), (*body)[4] == 0, (*body)[4], body->substr(5)};
   }
 
   std::string call(std::string_view name, std::string_view arguments,

@@ -9,9 +9,12 @@
 //
 // Any number of requests may be under way on a connection; answers come as they finish. Id 0 in an
 // answer: of the connection, which the host then closes. 1: what was sent is no request; 2: the
-// host takes no more connections, has read nothing, and may be tried again. A caller keeps its end
-// open, for sending too, until it has its answer: at the end of what it sends it counts as gone.
-// Mirrored in casemate/guest/support/casemate_tools.py and casemate/guest/agent/call_tool/.
+// host has read nothing that it has not answered, and what was sent since may be sent again on a
+// new connection. So it ends one that is one too many at its beginning, and, when another caller
+// comes too many, the one that has had no call for longest: with it a caller that keeps its
+// connection has to reckon whenever it sends, and behind an answer. A caller keeps its end open,
+// for sending too, until it has its answer: at the end of what it sends it counts as gone. Mirrored
+// in casemate/guest/support/casemate_tools.py and casemate/guest/agent/call_tool/.
 
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +35,7 @@ inline constexpr std::size_t kMinRequestBytes = 6;
 // may stay with it and no other need be told. One that sends more all the same waits for the
 // answer.
 inline constexpr std::uint32_t kWaits = 0x80000000;
-// What an answer has beside its text; counts with it.
+// What an answer has beside its text; no part of what a tool may answer.
 inline constexpr std::uint64_t kAnswerFramingBytes = 9;
 // A request that announces more than this is not read over: the connection is closed.
 inline constexpr std::uint64_t kMaxSkippedBytes = 64 * 1024 * 1024;
@@ -68,6 +71,8 @@ class ChannelReader {
   // can never become a request; then nothing more may be fed.
   bool feed(std::string_view bytes, std::vector<ChannelRequest>& requests);
 
+  // Not a byte of a request has come that is not complete.
+  bool between_requests() const { return length_.empty() && missing_ == 0; }
   // Bytes held for a request that is not complete.
   std::size_t held() const { return body_.size(); }
   // What is held is dropped, and the rest of that request skipped.

@@ -1,6 +1,8 @@
 #include "casemate/host_tools/channel.h"
 
 #include <gtest/gtest.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +18,7 @@
 #include "casemate/host_tools/channel_client_test.h"
 #include "casemate/host_tools/channel_frame.h"
 #include "casemate/host_tools/tools_test.h"
+#include "tests/support/expect_refusal.h"
 
 namespace casemate {
 namespace {
@@ -55,8 +58,44 @@ TEST(HostToolChannel, AnswersValuesAndRefusals) {
   EXPECT_EQ(client.call("other", "{}"), "Error: there is no host tool 'other'.");
   EXPECT_EQ(client.call("echo", "nonsense").substr(0, 7), "Error: ");
   EXPECT_EQ(client.call("echo", "{}"), "{}");
-  EXPECT_EQ(served.run.counters().delivered_bytes,
-            std::string(R"({"a":[1,"ü"]}{})").size() + 2 * kAnswerFramingBytes);
+  EXPECT_EQ(served.run.counters().delivered_bytes, std::string(R"({"a":[1,"ü"]}{})").size());
+}
+
+// HT-12: at the caps passes, one byte more is refused; what frames an answer is not the tool's.
+TEST(HostToolChannel, AnAnswerMayHaveAllTheBytesOfTheCaps) {
+  constexpr std::uint64_t kCap = kDefaultTransferLimits.max_bytes_per_file;
+  HostToolRegistryOptions options = roomy();
+  options.response_limits = {kCap, 2 * kCap + 1, kMany};
+  Served served({tool_of("text",
+                         [](const boost::json::object& arguments, const auto&) {
+                           const auto bytes = arguments.at("bytes").to_number<std::size_t>();
+                           return boost::json::value(boost::json::string(bytes - 2, 'x'));
+                         })},
+                options);
+  ChannelClient client(served.address);
+  const auto call = [&](std::uint64_t bytes) {
+    return client.call("text", "{\"bytes\":" + std::to_string(bytes) + "}");
+  };
+  EXPECT_EQ(call(kCap).size(), kCap);
+  EXPECT_EQ(call(kCap + 1),
+            "Error: the answer of host tool 'text' has 8388609 bytes; one may have 8388608.");
+  EXPECT_EQ(call(kCap - 2).size(), kCap - 2);
+  EXPECT_EQ(call(4),
+            "Error: the answer of host tool 'text' has 4 bytes; of the 16777217 that the answers "
+            "of this run may have, 3 are left.");
+  EXPECT_EQ(call(3).size(), 3U);
+}
+
+TEST(HostToolChannel, RefusesOptionsWithWhichNoCallerCouldBeServed) {
+  HostToolRun run(registry_of({echo()}), {});
+  const auto refused = [&](HostToolChannelOptions options, std::string_view part) {
+    expect_refusal<InvalidArgument>([&] { HostToolChannel channel(run, options); }, part);
+  };
+  refused({.max_in_flight = 0}, "max_in_flight is 0");
+  refused({.send_patience = std::chrono::nanoseconds(0)}, "send_patience is 0 ns");
+  refused({.send_patience = std::chrono::nanoseconds(-1)}, "send_patience is -1 ns");
+  EXPECT_NO_THROW(
+      HostToolChannel(run, {.max_in_flight = 1, .send_patience = std::chrono::nanoseconds(1)}));
 }
 
 TEST(HostToolChannel, ARefusalReachesTheCallerAlsoPastTheCap) {
@@ -182,18 +221,24 @@ TEST(HostToolChannel, CallersThatVanishFromAFunctionThatDoesNotComeBackLeaveNoCo
     return boost::json::value(1);
   });
   stuck.timeout = milliseconds(50);
-  Served served({echo(), stuck});
+  HostTool held = stuck;
+  held.name = "held";
+  held.timeout.reset();
+  Served served({echo(), stuck, held});
   constexpr int kAtOnce = 32;
   for (int i = 0; i < kAtOnce; ++i) {
     ChannelClient(served.address).send(channel_request(kWaits | 1, "stuck", "{}"));
   }
   gate.await(kAtOnce);
+  // Those that stay have a call under way, so that none of them has to make room.
   std::vector<std::unique_ptr<ChannelClient>> stay;
   for (std::size_t i = kAtOnce; i < kMaxChannelConnections; ++i) {
     stay.push_back(std::make_unique<ChannelClient>(served.address));
-    EXPECT_EQ(stay.back()->call("echo", "{}"), "{}");
+    stay.back()->send(channel_request(kWaits | 1, "held", "{}"));
   }
-  while (ChannelClient(served.address).call("echo", "{}") != "{}") {
+  // Answered without a function, all of which are taken.
+  while (ChannelClient(served.address).call("none", "{}") !=
+         "Error: there is no host tool 'none'.") {
   }
   gate.open();
 }
@@ -222,13 +267,24 @@ TEST(HostToolChannel, ACallerWhoseThreadDoesAnothersCallIsReadAgain) {
   EXPECT_TRUE(other.receive()->ok);
 }
 
+// A tool that is held at `gate`.
+HostTool held_at(Gate& gate) {
+  return tool_of("slow", [&](const auto&, const auto&) {
+    gate.pass();
+    return boost::json::value(1);
+  });
+}
+
 TEST(HostToolChannel, TellsTheConnectionThatIsOneTooMany) {
-  Served served({echo()});
+  Gate gate;
+  Served served({echo(), held_at(gate)}, roomy());
   std::vector<std::unique_ptr<ChannelClient>> clients;
   for (std::size_t i = 0; i < kMaxChannelConnections; ++i) {
     clients.push_back(std::make_unique<ChannelClient>(served.address));
-    EXPECT_EQ(clients.back()->call("echo", "{}"), "{}");
+    // In the function, or waiting for others to come back from it.
+    clients.back()->send(channel_request(kWaits | 1, "slow", "{}"));
   }
+  while (served.run.counters().dispatched < kMaxChannelConnections) std::this_thread::yield();
   ChannelClient one_more(served.address);
   const auto answer = one_more.receive();
   ASSERT_TRUE(answer);
@@ -236,9 +292,98 @@ TEST(HostToolChannel, TellsTheConnectionThatIsOneTooMany) {
   EXPECT_EQ(answer->text, "Error: the host takes 64 connections of a run at a time.");
   EXPECT_FALSE(one_more.receive());
   clients.pop_back();
+  gate.open();
   // The host notices the end by itself; until then the answer is the same.
   while (ChannelClient(served.address).call("echo", "{}") != "{}") {
   }
+  for (const auto& client : clients) EXPECT_EQ(client->receive()->text, "1");
+}
+
+TEST(HostToolChannel, ForOneMoreCallerTheLongestIdleConnectionIsEnded) {
+  Served served({echo()});
+  std::vector<std::unique_ptr<ChannelClient>> clients;
+  for (std::size_t i = 0; i < kMaxChannelConnections; ++i) {
+    clients.push_back(std::make_unique<ChannelClient>(served.address));
+    EXPECT_EQ(clients.back()->call("echo", "{}"), "{}");
+  }
+  EXPECT_EQ(clients[0]->call("echo", "{}"), "{}");
+  ChannelClient one_more(served.address);
+  EXPECT_EQ(one_more.call("echo", "{}"), "{}");
+  const auto goodbye = clients[1]->receive();
+  ASSERT_TRUE(goodbye);
+  EXPECT_EQ(goodbye->id, 0U);
+  EXPECT_EQ(goodbye->kind, 2);
+  EXPECT_EQ(goodbye->text, "Error: the connection was needed for another caller.");
+  EXPECT_FALSE(clients[1]->receive());
+  clients.erase(clients.begin() + 1);
+  for (const auto& client : clients) EXPECT_EQ(client->call("echo", "{}"), "{}");
+  EXPECT_EQ(one_more.call("echo", "{}"), "{}");
+}
+
+// Until the host has read all that was sent.
+void await_taken(const ChannelClient& client) {
+  for (int left = 1; left > 0;) {
+    ASSERT_EQ(ioctl(client.fd(), SIOCOUTQ, &left), 0);
+    std::this_thread::yield();
+  }
+}
+
+TEST(HostToolChannel, AConnectionWithHalfARequestIsNotEndedForAnother) {
+  Served served({echo()});
+  const std::string whole = channel_request(kWaits | 1, "echo", "{}");
+  std::vector<std::unique_ptr<ChannelClient>> clients;
+  for (std::size_t i = 0; i < kMaxChannelConnections; ++i) {
+    clients.push_back(std::make_unique<ChannelClient>(served.address));
+    EXPECT_EQ(clients.back()->call("echo", "{}"), "{}");
+    // Also when it is not even its length.
+    clients.back()->send(whole.substr(0, 1 + i % (whole.size() - 1)));
+  }
+  for (const auto& client : clients) await_taken(*client);
+  EXPECT_EQ(ChannelClient(served.address).receive()->text,
+            "Error: the host takes 64 connections of a run at a time.");
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    clients[i]->send(whole.substr(1 + i % (whole.size() - 1)));
+    EXPECT_EQ(clients[i]->receive()->text, "{}");
+  }
+}
+
+TEST(HostToolChannel, WhatIsSentToAConnectionThatIsEndedIsNeverDone) {
+  // More callers than connections, each keeping its own until it is told that it is ended.
+  constexpr int kCallers = 80;
+  constexpr int kCalls = 50;
+  std::atomic<int> done = 0;
+  Served served(
+      {tool_of("count", [&](const auto&, const auto&) { return boost::json::value(++done); })});
+  std::atomic<int> answered = 0;
+  std::atomic<int> ended = 0;
+  std::vector<std::thread> threads;
+  for (int caller = 0; caller < kCallers; ++caller) {
+    threads.emplace_back([&, caller] {
+      const std::uint32_t id = 7 | (caller % 2 == 0 ? kWaits : 0);
+      auto client = std::make_unique<ChannelClient>(served.address);
+      for (int call = 0; call < kCalls;) {
+        try {
+          client->send(channel_request(id, "count", "{}"));
+        } catch (const std::system_error&) {
+          // Ended; that is to be read.
+        }
+        const auto answer = client->receive();
+        ASSERT_TRUE(answer);
+        if (answer->id == id) {
+          ++answered;
+          ++call;
+        } else {
+          ASSERT_EQ(answer->kind, 2) << answer->text;
+          ++ended;
+          client = std::make_unique<ChannelClient>(served.address);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(answered, kCallers * kCalls);
+  EXPECT_EQ(done, kCallers * kCalls);
+  EXPECT_GT(ended, 0);
 }
 
 // Takes every descriptor that this process may have.
@@ -416,6 +561,21 @@ TEST(HostToolChannel, ACallerThatTakesNoAnswersHoldsUpOnlyItself) {
   EXPECT_EQ(good.call("echo", "{}"), "{}");
   served.log.await("takes no answers");
   EXPECT_EQ(good.call("echo", "{}"), "{}");
+}
+
+TEST(HostToolChannel, APatienceWithoutEndIsNotOver) {
+  // The sum of it and the time that it is would lie in the past.
+  Served served({tool_of("big",
+                         [](const auto&, const auto&) {
+                           return boost::json::value(boost::json::string(900'000, 'x'));
+                         })},
+                roomy(), {.send_patience = std::chrono::nanoseconds::max()});
+  ChannelClient slow(served.address);
+  slow.send(channel_request(kWaits | 1, "big", "{}") + channel_request(2, "big", "{}"));
+  while (served.run.counters().delivered_bytes < 1'800'000) std::this_thread::yield();
+  EXPECT_EQ(slow.receive()->text.size(), 900'002U);
+  EXPECT_EQ(slow.receive()->text.size(), 900'002U);
+  EXPECT_EQ(served.log.text(), "");
 }
 
 TEST(HostToolChannel, NothingMoreIsReadOfACallerThatHasNotTakenItsAnswer) {

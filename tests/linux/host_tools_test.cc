@@ -225,14 +225,25 @@ TEST_F(HostTools, EndWithTheRunThoughAChildStays) {
   {
     const Opened opened = open(tools());
     opened.output(python(std::string(kPrelude) + R"(
-import os, time
+import os
 t.call("echo")
+os.mkfifo("go on")
+waits, is_waiting = os.pipe()
 if os.fork() == 0:
     for descriptor in (0, 1, 2): os.close(descriptor)
-    time.sleep(0.2)
+    told = os.open("go on", os.O_RDWR)
+    os.write(is_waiting, b"x")
+    os.read(told, 1)
     while True:
         t.call("echo")
+os.read(waits, 1)
 )"));
+    // Nobody has it open any more: there is no child that could be told to go on.
+    EXPECT_EQ(
+        opened.output(python("import errno, os\n"
+                             "try: os.write(os.open('go on', os.O_WRONLY | os.O_NONBLOCK), b'x')\n"
+                             "except OSError as error: print(errno.errorcode[error.errno])")),
+        "ENXIO\n");
     opened.session->close();
     EXPECT_EQ(opened.session->counters().dispatched, 1U);
     EXPECT_TRUE(opened.call->close());
@@ -264,25 +275,38 @@ TEST_F(HostTools, EndInTheMiddleOfCallsWhenTheProgramIsKilled) {
 }
 
 TEST_F(HostTools, AreCalledByManyForkedChildrenAtOnce) {
-  // More of them than connections that the host takes at a time.
+  // More of them than connections that the host takes at a time, and all of them keep theirs: after
+  // the first call each waits until the others have made theirs.
   const Opened opened = open(tools(1000));
   EXPECT_EQ(opened.output(python(std::string(kPrelude) + R"(
 import os
 t.call("echo")
 children = []
+called, has_called = os.pipe()
+waits, go_on = os.pipe()
 for who in range(80):
     child = os.fork()
     if child == 0:
         right = False
         try:
-            right = all(t.call("echo", who=who, n=n) == {"who": who, "n": n} for n in range(10))
+            os.close(go_on)
+            right = t.call("echo", who=who) == {"who": who}
+            os.write(has_called, b"x")
+            os.read(waits, 1)
+            right = right and all(
+                t.call("echo", who=who, n=n) == {"who": who, "n": n} for n in range(9))
         finally:
             os._exit(0 if right else 1)
     children.append(child)
+for _ in children:
+    os.read(called, 1)
+print(t.call("echo", who="parent"))
+os.close(go_on)
 print(sum(os.waitpid(child, 0)[1] != 0 for child in children))
 )")),
-            "0\n");
-  EXPECT_EQ(opened.session->counters().dispatched, 801U);
+            "{'who': 'parent'}\n0\n");
+  // None of them twice.
+  EXPECT_EQ(opened.session->counters().dispatched, 802U);
 }
 
 // A program that is in the middle of its one call, and tells what becomes of it.

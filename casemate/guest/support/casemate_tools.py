@@ -36,7 +36,8 @@ _READ = 4096
 _ADDRESS = os.environ.get("CASEMATE_HOST_TOOLS", "/casemate/call/host-tools.sock")
 _NAMES = os.environ.get("CASEMATE_HOST_TOOL_NAMES", "")
 
-# Connections that are kept while nobody uses them. The host takes 64 of a run, for all its processes.
+# Connections that are kept while nobody uses them. The host takes 64 of a run, for all its processes,
+# and ends those that have had no call for longest when there are more callers.
 _MAX_IDLE = 8
 # How long a call waits for the host to take one more.
 _CONNECT_PATIENCE = 30.0
@@ -154,7 +155,7 @@ def _receive_rest(connection, data, count):
 
 
 def _exchange(connection, request):
-    """The bytes of the answer; empty when the host closed without one."""
+    """The answer's bytes and what has come behind it; empty when the host closed without one."""
     try:
         connection.sendall(request)
     except (BrokenPipeError, ConnectionResetError):
@@ -173,16 +174,17 @@ def _exchange(connection, request):
 
 
 def _take_apart(answer):
-    """(the request's id, the answer's kind, the value or the sentence)."""
+    """(the request's id, the answer's kind, the value or the sentence, its size)."""
     length, number, kind = _unpack_header(answer)
-    if len(answer) == length + 4:
-        text = answer[_HEADER_BYTES:].decode()
+    size = length + 4
+    if len(answer) >= size:
+        text = answer[_HEADER_BYTES:size].decode()
         if kind == _VALUE and number == _ID:
-            return number, kind, _decode(text)
+            return number, kind, _decode(text), size
         if kind == _REFUSAL and (number == _ID or number == _NO_REQUEST):
-            return number, kind, text
+            return number, kind, text, size
         if kind == _TRY_AGAIN and number == _NO_REQUEST:
-            return number, kind, text
+            return number, kind, text, size
     raise ValueError("no answer")
 
 
@@ -218,8 +220,10 @@ def call(name, /, **arguments):
     while True:
         try:
             connection = _idle.pop()
+            kept = True
         except IndexError:
             connection = _connect()
+            kept = False
         try:
             answer = _exchange(connection, request)
         except BaseException:
@@ -231,16 +235,21 @@ def call(name, /, **arguments):
             raise HostToolError("Error: the connection to the host was lost; whether the call was "
                                 "made is not known.")
         try:
-            number, kind, value = _take_apart(answer)
+            number, kind, value, size = _take_apart(answer)
         except (ValueError, RecursionError):
             connection.close()
             raise HostToolError("Error: the host's answer makes no sense.") from None
         if number == _ID:
-            _give_back(connection)
+            if len(answer) == size:
+                _give_back(connection)
+            else:
+                connection.close()  # the host has said that it ends it
             break
         connection.close()
         if kind != _TRY_AGAIN:
             break
+        if kept:
+            continue  # it was ended meanwhile, and the request not read
         now = time.monotonic()
         give_up = give_up or now + _CONNECT_PATIENCE
         if now > give_up:

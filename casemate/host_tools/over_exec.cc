@@ -186,8 +186,11 @@ class Supervision {
   }
 
   bool find_mark(const CallControl& control) {
-    const Arrival mark = read_arrival(guest_.files, layout_.exit_code(), layout_.run_directory(),
-                                      kOverExecMarkBytes, control);
+    Arrival mark;
+    no_mark_ = spoiled([&] {
+      mark = read_arrival(guest_.files, layout_.exit_code(), layout_.run_directory(),
+                          kOverExecMarkBytes, control);
+    });
     if (mark.state == Arrival::State::not_yet) return false;
     result_.result.outcome = Outcome::exited;
     result_.result.exit_code = exit_code_of(mark);
@@ -208,13 +211,18 @@ class Supervision {
     }
     const std::uint64_t max_bytes = surface_.response_limits.max_bytes_per_file;
     const std::uint64_t number = handled_ + 1;
-    Arrival request = read_arrival(guest_.files, layout_.request(number), layout_.run_directory(),
-                                   max_bytes, in_time());
-    if (request.state == Arrival::State::not_yet) return std::nullopt;
+    Arrival request;
+    const auto unreadable = spoiled([&] {
+      request = read_arrival(guest_.files, layout_.request(number), layout_.run_directory(),
+                             max_bytes, in_time());
+    });
+    if (!unreadable && request.state == Arrival::State::not_yet) return std::nullopt;
     if (const auto end = over()) return end;
     served = true;
     handled_ = number;
-    OverExecMessage message = request.state == Arrival::State::here
+    if (unreadable) lose_call("read", *unreadable);
+    OverExecMessage message = unreadable ? HostToolAnswer::refused("the request cannot be read.")
+                              : request.state == Arrival::State::here
                                   ? read_over_exec_request(request.bytes)
                                   : over_exec_request_too_large(max_bytes);
     if (std::holds_alternative<OverExecAbandoned>(message)) return std::nullopt;
@@ -224,9 +232,36 @@ class Supervision {
       message = *std::move(answer);
     }
     const std::string text = over_exec_response(std::get<HostToolAnswer>(message));
-    guest_.files.write_file(layout_.response(number), text, layout_.run_directory(),
-                            until(std::max(deadline_, Clock::now() + kOverExecAnswerGrace)));
+    const auto unwritable = spoiled([&] {
+      guest_.files.write_file(layout_.response(number), text, layout_.run_directory(),
+                              until(std::max(deadline_, Clock::now() + kOverExecAnswerGrace)));
+    });
+    if (unwritable) lose_call("answered", *unwritable);
     return std::nullopt;
+  }
+
+  // The program owns the files through which it calls: what it makes of them may cost it its calls,
+  // never the run. Said once to the reader, and always to the log.
+  void lose_call(std::string_view what, std::string_view why) {
+    if (!std::exchange(lost_calls_, true)) {
+      note(fmt::format("the host tool call {} could not be {}: {}", handled_, what, why));
+    }
+    log(LogLevel::warning,
+        fmt::format("call {} could not be {}: {}", handled_, what, escape_for_display(why)));
+  }
+
+  // Does `act` on files that the program can make anything of (links, directories, unreadable).
+  // Returns what the guest's files refused; what the provider fails with passes through.
+  template <typename Act>
+  static std::optional<std::string> spoiled(Act act) {
+    try {
+      act();
+      return std::nullopt;
+    } catch (const SandboxFileError& error) {
+      return error.message();
+    } catch (const SandboxPathRefused& error) {
+      return error.message();
+    }
   }
 
   // Sets `answer`, unless the run's end came first.
@@ -292,6 +327,9 @@ class Supervision {
         note(fmt::format("what the program printed could not be read: {}", error.what()));
       }
       if (exited && end_ == End::timed_out) return;
+      if (no_mark_) {
+        note(fmt::format("whether the program had ended could not be seen: {}", *no_mark_));
+      }
       if (!exited) stop(launched_ ? StopSignal::unrecorded : StopSignal::unknown);
     }
     result.exit_code.reset();
@@ -337,13 +375,17 @@ class Supervision {
                    std::uint64_t& cut_at) {
     Arrival file;
     try {
-      file = read_arrival(guest_.files, path, layout_.run_directory(), left, control);
+      const auto unreadable = spoiled(
+          [&] { file = read_arrival(guest_.files, path, layout_.run_directory(), left, control); });
+      if (unreadable) {
+        return note(fmt::format("the {} of the program could not be read: {}", name, *unreadable));
+      }
     } catch (const SandboxTimeout&) {
       return note(fmt::format("the {} of the program could not be read in time", name));
-    } catch (const SandboxFileError& error) {
-      return note(fmt::format("the {} of the program could not be read: {}", name, error.what()));
-    } catch (const SandboxPathRefused& error) {
-      return note(fmt::format("the {} of the program could not be read: {}", name, error.what()));
+    }
+    if (file.state == Arrival::State::not_yet && !file.size && end_ == End::exited) {
+      return note(
+          fmt::format("the {} of the program is lost: its file is not there any more", name));
     }
     if (file.state == Arrival::State::too_large) {
       missing = file.size.value_or(left + 1);
@@ -390,6 +432,9 @@ class Supervision {
   // Requests that were read, the abandoned among them.
   std::uint64_t handled_ = 0;
   bool said_enough_ = false;
+  bool lost_calls_ = false;
+  // Why the guest's word for its end could not be looked for, the last time that it was.
+  std::optional<std::string> no_mark_;
   std::mutex sleep_;
 };
 

@@ -81,9 +81,13 @@ inline constexpr std::chrono::seconds kOverExecMostOvertime =
 // after either, if the provider holds its deadlines. What the two streams hold together may be as
 // much as the answers of the run; one that is over is left out, counted as missing, and noted.
 //
+// The transport's files are the program's to spoil, by links, directories, modes or removal. That
+// may cost it its calls, what it printed, and, where its end can be seen no more, all of `timeout`;
+// it is noted, and never a failure.
+//
 // Throws `InvalidArgument` for options out of range, before anything was touched. What the provider
-// refuses (with `control.deadline`: `SandboxTimeout`), and a guest that puts links in the place of
-// the transport's files, passes through, after an attempt to stop the program and to clean up.
+// fails with (with `control.deadline`: `SandboxTimeout`) passes through, after an attempt to stop
+// the program and to clean up.
 OverExecResult host_tool_calls_over_exec(const ExecAndFiles& guest, HostToolRun& run,
                                          const GuestRunLayout& layout,
                                          const OverExecOptions& options,

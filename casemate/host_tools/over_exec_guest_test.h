@@ -92,6 +92,9 @@ class ScriptedGuest {
     const std::string& command = execution.command;
     if (command.starts_with("sh ")) {
       started_ = true;
+      for (const std::string& stream : {layout().standard_output(), layout().standard_error()}) {
+        if (!store().contains(stream)) store().put_file(stream, "");
+      }
       return launcher;
     }
     if (command.starts_with("kill ")) {

@@ -24,7 +24,8 @@ ExecAndFiles::ExecAndFiles(Call& call)
 Arrival read_arrival(GuestFiles& files, const std::string& path, std::string_view working_directory,
                      std::uint64_t max_bytes, const CallControl& control) {
   const std::optional<SandboxEntry> entry = files.stat_file(path, working_directory, control);
-  if (!entry || entry->kind != EntryKind::file || entry->size_bytes == 0U) return {};
+  if (!entry || entry->kind != EntryKind::file) return {};
+  if (entry->size_bytes == 0U) return {.size = 0};
   if (!entry->size_bytes || *entry->size_bytes > max_bytes) {
     return {.state = Arrival::State::too_large, .size = entry->size_bytes};
   }

@@ -42,7 +42,7 @@ struct Arrival {
   State state = State::not_yet;
   // With `here`: not empty, at most `max_bytes`.
   std::string bytes{};
-  // With `too_large`, where it is known.
+  // With `too_large`, where it is known; with `not_yet`, 0 for a regular file that is empty.
   std::optional<std::uint64_t> size{};
 };
 

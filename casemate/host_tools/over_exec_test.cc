@@ -1,8 +1,10 @@
 #include "casemate/host_tools/over_exec.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <map>
 #include <stop_token>
@@ -194,6 +196,49 @@ TEST(OverExec, TakesAnEmptyFileALinkAndADirectoryForNotYetThere) {
   };
   EXPECT_EQ(guest.run().result.exit_code, 4);
   EXPECT_EQ(guest.host_run().counters().dispatched, 1U);
+}
+
+TEST(OverExec, WhatTheProgramMakesOfItsFilesCostsItCallsAndNotTheRun) {
+  ScriptedGuest guest;
+  std::string first;
+  guest.step = [&](ScriptedGuest& program) {
+    for (const int number : {1, 2, 3, 4}) program.call_echo(static_cast<std::uint64_t>(number));
+    if (!program.response(4)) return;
+    first = program.response(1).value_or("");
+    EXPECT_FALSE(program.response(3));
+    program.exit("5");
+  };
+  guest.before = [&](Operation operation, std::string_view path) {
+    const bool reads = operation == Operation::read_file;
+    const bool looks = operation == Operation::stat_file;
+    if (reads && path == guest.layout().request(1)) throw SandboxFileError("denied", EACCES);
+    if (looks && path == guest.layout().request(2)) throw SandboxPathRefused("through a link");
+    if (operation == Operation::write_file && path == guest.layout().response(3)) {
+      throw SandboxFileError("a directory", EISDIR);
+    }
+    // Whether the program has ended cannot be seen before it has called four times.
+    if (looks && path == guest.layout().exit_code() && !guest.response(4)) {
+      throw SandboxPathRefused("through a link");
+    }
+  };
+  const OverExecResult ended = guest.run();
+  EXPECT_EQ(ended.result.outcome, Outcome::exited);
+  EXPECT_EQ(ended.result.exit_code, 5);
+  EXPECT_THAT(ended.notes, testing::ElementsAre("the host tool call 1 could not be read: denied"));
+  EXPECT_THAT(first, testing::HasSubstr("the request cannot be read."));
+  EXPECT_EQ(guest.host_run().counters().dispatched, 2U);
+}
+
+TEST(OverExec, AnEndThatCannotBeSeenIsATimeoutThatSaysWhy) {
+  ScriptedGuest guest;
+  guest.options.timeout = std::chrono::milliseconds(20);
+  guest.before = [&](Operation, std::string_view path) {
+    if (path == guest.layout().exit_code()) throw SandboxFileError("denied", EACCES);
+  };
+  const OverExecResult ended = guest.run();
+  EXPECT_EQ(ended.result.outcome, Outcome::timed_out);
+  EXPECT_THAT(ended.notes, testing::Contains(testing::HasSubstr(
+                               "whether the program had ended could not be seen: denied")));
 }
 
 TEST(OverExec, TakesAFileThatGoesWhileItIsReadForNotYetThere) {

@@ -66,6 +66,15 @@ class OverExecOnLinux : public linux_tests::LinuxTest {
     guest_->call().write_file(path, text, layout_->run_directory(), {});
   }
 
+  // A directory that its owner cannot enter stays until the call is closed.
+  void tidy() {
+    const std::string& transport = layout_->transport_directory();
+    ExecRequest request;
+    request.command = ShellLine{"chmod -R 700 '" + transport + "' 2>/dev/null; rm -rf '" +
+                                transport + "' '" + layout_->run_directory() + "/away'"};
+    ASSERT_EQ(guest_->exec(request).exit_code, 0);
+  }
+
   // Whether a process of the run exists; by the guest's own view, in which it is not hidden.
   bool runs(const std::string& pid) {
     ExecRequest request;
@@ -293,6 +302,99 @@ time.sleep(1000)
   EXPECT_EQ(ended.result.exit_code, 0);
   EXPECT_EQ(ended.result.stdout, "early\n");
   EXPECT_FALSE(ended.result.stopped_known);
+}
+
+// A program calls, spoils the files through which it calls, and calls again: `spoil` is told the
+// directory of the transport and that of the calls.
+std::string spoiling(const std::string& spoil) {
+  return R"py(
+import casemate_tools, os, shutil, sys
+transport = sys.path[0]
+calls = os.path.join(transport, "host_tool_calls")
+print(casemate_tools.echo(n=1), flush=True)
+)py" + spoil +
+         R"py(
+try:
+    print(casemate_tools.echo(n=2))
+except (casemate_tools.HostToolError, OSError):
+    print("lost")
+open("left.txt", "w").write("here")
+sys.exit(3)
+)py";
+}
+
+TEST_F(OverExecOnLinux, AProgramThatSpoilsItsCallsKeepsItsOutputAndItsEnd) {
+  call_timeout = milliseconds(300);
+  const std::vector<std::string> ways = {
+      "shutil.rmtree(calls)",
+      "shutil.rmtree(calls); os.symlink('/tmp', calls)",
+      "shutil.rmtree(calls); os.symlink('nowhere', calls)",
+      "shutil.rmtree(calls); open(calls, 'w').close()",
+      "shutil.rmtree(calls); os.mkfifo(calls)",
+      "os.chmod(calls, 0)",
+      "os.chmod(calls, 0o500)",
+      "os.mkdir(calls + '/0002.request.json')",
+      "os.symlink('/etc/passwd', calls + '/0002.request.json')",
+      "os.mkfifo(calls + '/0002.request.json')",
+      "open(calls + '/0002.request.json', 'w').write('{}'); os.chmod(calls + '/0002.request.json', "
+      "0)",
+      "os.symlink('/etc/passwd', calls + '/0002.response.json')",
+      "os.symlink('nowhere', calls + '/0002.response.json')",
+      "os.mkdir(calls + '/0002.response.json')",
+      "open(calls + '/0002.response.json', 'w').close(); os.chmod(calls + '/0002.response.json', "
+      "0)",
+      "for name in os.listdir(calls): os.unlink(calls + '/' + name)",
+      "for name in ('casemate_tools.py', 'run_program.sh', 'program_pid', 'program_session'):\n"
+      "    while not os.path.exists(transport + '/' + name): pass\n"
+      "    os.unlink(transport + '/' + name)",
+  };
+  for (const std::string& way : ways) {
+    SCOPED_TRACE(way);
+    const OverExecResult ended = run(spoiling(way));
+    EXPECT_EQ(ended.result.outcome, Outcome::exited);
+    EXPECT_EQ(ended.result.exit_code, 3) << ended.result.stderr;
+    EXPECT_THAT(ended.result.stdout, testing::StartsWith("{'n': 1}\n"));
+    EXPECT_THAT(ended.result.stdout,
+                testing::AnyOf(testing::EndsWith("\n{'n': 2}\n"), testing::EndsWith("\nlost\n")));
+    EXPECT_EQ(guest().call().read_file("work/left.txt", layout().run_directory(), 100, {}), "here");
+    tidy();
+  }
+}
+
+TEST_F(OverExecOnLinux, AProgramThatHidesItsEndRunsIntoItsTime) {
+  call_timeout = milliseconds(100);
+  options.timeout = seconds(2);
+  const std::vector<std::string> ways = {
+      "os.rename(transport, '../away'); os.symlink('../away', transport)",
+      "os.rename(transport, '../away'); os.symlink('away', transport)",
+      "os.rename(transport, '../away'); open(transport, 'w').close()",
+      "os.mkdir(transport + '/program_exit_code')",
+      "os.mkfifo(transport + '/program_exit_code.part')",
+      // Where the module waits for it.
+      "os.mkfifo(calls + '/0002.response.json')",
+      "os.chmod(transport, 0)",
+  };
+  for (const std::string& way : ways) {
+    SCOPED_TRACE(way);
+    const OverExecResult ended = run(spoiling(way));
+    EXPECT_EQ(ended.result.outcome, Outcome::timed_out);
+    EXPECT_EQ(guest().call().read_file("work/left.txt", layout().run_directory(), 100, {}), "here");
+    tidy();
+  }
+}
+
+TEST_F(OverExecOnLinux, AStreamThatTheProgramTookAwayIsNoted) {
+  const OverExecResult ended = run(R"py(
+import os, sys
+print("printed", flush=True)
+os.unlink(os.path.join(sys.path[0], "program_stdout.txt"))
+os.mkdir(os.path.join(sys.path[0], "program_stdout.txt"))
+sys.exit("why")
+)py");
+  EXPECT_EQ(ended.result.exit_code, 1);
+  EXPECT_EQ(ended.result.stderr, "why\n");
+  EXPECT_THAT(ended.notes,
+              testing::ElementsAre(HasSubstr("standard output of the program is lost")));
 }
 
 TEST_F(OverExecOnLinux, AForgedNumberIsNotSignalled) {

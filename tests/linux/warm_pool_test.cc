@@ -3,13 +3,22 @@
 #include "tests/linux/warm_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/times.h>
 
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <thread>
 
 namespace casemate::linux_tests {
 namespace {
+
+// Until the clock in which /proc tells when a process began has gone on by so many of its ticks,
+// which are of 10 ms: whatever waits now has waited for so long then.
+void await_ticks(clock_t ticks) {
+  const clock_t until = times(nullptr) + ticks;
+  while (times(nullptr) < until) std::this_thread::yield();
+}
 
 TEST_F(WarmPoolTest, AReadySandboxBecomesTheOneOfWhoeverComesFirst) {
   pooled().acquire(key("first"), spec(), {});
@@ -54,8 +63,8 @@ TEST_F(WarmPoolTest, ItsEndEndsWhatNobodyTook) {
 TEST_F(WarmPoolTest, AnInterpreterThatWaitedIsToItsProgramLikeAFreshOne) {
   const auto held = pooled_sandbox();
   const auto fresh = backend().acquire(key("fresh"), spec(), {});
-  // The clock of /proc has ticks of 10 ms.
-  usleep(300000);
+  // What `was_held` allows for.
+  await_ticks(7);
   ASSERT_TRUE(was_held(*held));
   ASSERT_FALSE(was_held(*fresh));
   for (const std::string_view code : {
@@ -113,7 +122,8 @@ TEST_F(WarmPoolTest, TwoThatWaitedDoNotShareTheirSeeds) {
 
 TEST_F(WarmPoolTest, TimeAndProcessorTimeCountFromWhenTheProgramIsThere) {
   const auto held = pooled_sandbox();
-  usleep(300000);
+  // The interpreter has waited for longer than its program may take.
+  await_ticks(26);
   const auto call = held->open_call({.expects = program()}, {});
   call->write_file(program().path, std::string_view("print(1)"), call->directory(), {});
   ExecRequest request = request_for(*call);

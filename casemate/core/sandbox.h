@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "casemate/core/control.h"
+#include "casemate/core/egress.h"
 #include "casemate/core/exec.h"
 #include "casemate/core/sandbox_entry.h"
 #include "casemate/core/vocabulary.h"
@@ -139,12 +140,16 @@ class Call : public GuestFiles {
   // without one.
   virtual std::string host_tool_address() const { return {}; }
 
+  // In a sandbox whose egress is `allowlist`: cuts off what programs of the call reach outside, and
+  // returns what they asked for and what came of it. Idempotent. Nothing elsewhere.
+  virtual std::vector<EgressRecord> end_egress() noexcept { return {}; }
+
   // Starts a program. Returns once the guest said that it begins; before that an end may be
   // retried, after it never is. A program that cannot be executed is `SandboxFileError` with the
   // guest's errno (ENOENT: not found, EACCES: not executable); a bad directory is
   // `SandboxPathRefused` or `SandboxFileError`; a malformed request (no word in argv, a NUL in a
-  // string, no descriptor to forward, `Lifetime::sandbox` in a call with host tools or against
-  // `check_lifetime`) is `InvalidArgument`. Several may run at once.
+  // string, no descriptor to forward, `Lifetime::sandbox` in a call with host tools or egress or
+  // against `check_lifetime`) is `InvalidArgument`. Several may run at once.
   virtual std::unique_ptr<Process> start(const ExecRequest& request,
                                          const CallControl& control) = 0;
 

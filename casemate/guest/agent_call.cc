@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <exception>
 #include <system_error>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -26,6 +27,19 @@ namespace {
   throw SandboxUnavailable("the call is closed", "open a new one");
 }
 
+// Where programs that ask find the proxy, in all the spellings that are in use.
+void add_proxy(std::uint16_t port, std::map<std::string, std::string>& environment) {
+  const std::string address = fmt::format("127.0.0.1:{}", port);
+  for (const auto& [upper, lower, value] :
+       {std::tuple("HTTP_PROXY", "http_proxy", "http://" + address),
+        std::tuple("HTTPS_PROXY", "https_proxy", "http://" + address),
+        std::tuple("ALL_PROXY", "all_proxy", "socks5h://" + address),
+        std::tuple("NO_PROXY", "no_proxy", std::string("localhost,127.0.0.1,::1"))}) {
+    environment[upper] = value;
+    environment[lower] = value;
+  }
+}
+
 }  // namespace
 
 AgentCall::AgentCall(const CallProfile& profile, sys::UniqueFd control_stream,
@@ -33,6 +47,7 @@ AgentCall::AgentCall(const CallProfile& profile, sys::UniqueFd control_stream,
                      std::shared_ptr<CallAccounting> accounting, const CallControl& control)
     : id_(profile.id),
       directory_(parts->info.work_dir + "/" + id_),
+      environment_(parts->environment),
       parts_(std::move(parts)),
       accounting_(std::move(accounting)) {
   control_.emplace(std::move(control_stream), parts_->timing.silence);
@@ -48,6 +63,12 @@ AgentCall::AgentCall(const CallProfile& profile, sys::UniqueFd control_stream,
   }
   request.host_tools = profile.host_tool_socket >= 0;
   if (request.host_tools) descriptors.push_back(profile.host_tool_socket);
+  if (parts_->egress) {
+    egress_ = parts_->egress(id_);
+    request.egress = true;
+    request.door_rules = parts_->door_rules;
+    descriptors.push_back(egress_->socket());
+  }
   control_->put(FrameType::open_call, encode(request), descriptors);
   control_->flush(control);
   const Frame answer = control_->receive(control);
@@ -74,6 +95,14 @@ AgentCall::AgentCall(const CallProfile& profile, sys::UniqueFd control_stream,
                                              : "a host tool socket was bound that nobody sent");
     }
     host_tool_address_ = opened.host_tools;
+    if (request.egress != (opened.proxy_port != 0)) {
+      throw ProtocolError(request.egress ? "the way out of the call was not opened"
+                                         : "a way out was opened that nobody asked for");
+    }
+    if (egress_) {
+      egress_->serve();
+      add_proxy(opened.proxy_port, environment_);
+    }
   } catch (const ProtocolError& error) {
     throw_guest_lied(error.what());
   }
@@ -100,13 +129,14 @@ sys::UniqueFd AgentCall::attach(AttachKind kind, const CallControl& control,
 }
 
 std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const CallControl& control) {
-  const std::string payload = encode_request(request, directory_ + "/work", parts_->environment);
+  const std::string payload = encode_request(request, directory_ + "/work", environment_);
   if (control.stop.stop_requested()) return AgentProcess::never_started();
   const bool stays = request.lifetime == Lifetime::sandbox;
-  if (stays && !host_tool_address_.empty()) {
+  if (stays && (egress_ || !host_tool_address_.empty())) {
     throw InvalidArgument(
-        "a program that stays with the sandbox is refused in a call with host tools",
-        "start it in a call without: it would outlive whoever answers them");
+        fmt::format("a program that stays with the sandbox is refused in a call with {}",
+                    egress_ ? "egress" : "host tools"),
+        "start it in a call without: it would outlive whoever answers it");
   }
   if (std::optional<Held> held = take_held()) {
     if (is_asked_for(*held, request)) {
@@ -152,7 +182,7 @@ void AgentCall::hold(const ExpectedProgram& program, const CallControl& control)
   request.command = Argv{{program.interpreter, directory_ + "/" + program.path}};
   request.environment = program.environment;
   const Hold message{
-      .exec = decode_exec(encode_request(request, directory_ + "/work", parts_->environment)),
+      .exec = decode_exec(encode_request(request, directory_ + "/work", environment_)),
       .path = directory_ + "/" + program.path};
   Connection sender(attach(AttachKind::exec, control), parts_->timing.silence);
   sender.put(FrameType::hold, encode(message));
@@ -237,8 +267,19 @@ bool AgentCall::close() noexcept {
     known_ = false;
   }
   control_.reset();
+  end_egress();
   if (accounting_) accounting_->closed(known_);
   return known_;
+}
+
+std::vector<EgressRecord> AgentCall::end_egress() noexcept try {
+  if (!egress_ || !owner_.is_current()) return {};
+  egress_->close();
+  return egress_->records();
+} catch (const std::exception& error) {
+  write_log(parts_->log, LogLevel::warning,
+            std::string("the record of a call's egress is lost: ") + error.what());
+  return {};
 }
 
 bool AgentCall::end(const CallControl& control) {
@@ -266,7 +307,8 @@ std::unique_ptr<Call> AgentSandbox::open_call(const CallProfile& profile,
   if (control.stop.stop_requested()) {
     throw SandboxCancelled("the call was cancelled by its caller");
   }
-  if (parts_->held && profile.expects && profile.id.empty() && profile.host_tool_socket < 0) {
+  if (parts_->held && profile.expects && profile.id.empty() && profile.host_tool_socket < 0 &&
+      !parts_->egress) {
     if (std::unique_ptr<Call> call = parts_->held(*profile.expects)) return call;
   }
   sys::UniqueFd stream = parts_->connect(control);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,6 +34,7 @@ class AgentCall : public Call {
   const std::string& directory() const override { return directory_; }
   std::string host_tool_address() const override { return host_tool_address_; }
   std::unique_ptr<Process> start(const ExecRequest& request, const CallControl& control) override;
+  std::vector<EgressRecord> end_egress() noexcept override;
   bool close() noexcept override;
 
   // Starts `program` up to where it reads its file, for `start` to let go on when it is asked for
@@ -81,8 +83,12 @@ class AgentCall : public Call {
   std::string id_;
   std::string directory_;
   std::string host_tool_address_;
+  // Of every program: the image's, and where the proxy is.
+  std::map<std::string, std::string> environment_;
   std::shared_ptr<const AgentSandboxParts> parts_;
   std::shared_ptr<CallAccounting> accounting_;
+  // None in a call without a way out.
+  std::unique_ptr<CallEgress> egress_;
   sys::OwnerProcess owner_;
 
   std::mutex

@@ -15,6 +15,7 @@
 
 #include "casemate/base/log.h"
 #include "casemate/core/control.h"
+#include "casemate/core/egress.h"
 #include "casemate/core/exec.h"
 #include "casemate/core/sandbox.h"
 #include "casemate/sys/unique_fd.h"
@@ -100,6 +101,11 @@ struct AgentSandboxParts {
   // An open call in which that program waits for its file (`AgentCall::hold`), or null. Empty:
   // there never is one.
   std::function<std::unique_ptr<Call>(const ExpectedProgram&)> held;
+  // Of a sandbox in `allowlist`: makes the way out of a call by its id. Empty: calls have none. May
+  // throw `std::system_error`.
+  std::function<std::unique_ptr<CallEgress>(std::string_view id)> egress;
+  // What the doors of each such call pretend.
+  std::vector<EgressDoorRule> door_rules;
   // Kept until the sandbox and its calls and processes are gone.
   std::shared_ptr<const void> lease;
   // Gets what a guest says about its own failures, escaped.

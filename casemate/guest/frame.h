@@ -27,8 +27,8 @@ inline constexpr std::size_t kMaxPayload = 1024 * 1024;
 // Longest payload of a frame that carries data of a stream or a file.
 inline constexpr std::size_t kMaxData = 64 * 1024;
 // Descriptors with one frame: the groups of a call's accounting, a counter of processor time, and
-// the socket of its host tools.
-inline constexpr std::size_t kMaxFrameDescriptors = 10;
+// the sockets of its host tools and its egress.
+inline constexpr std::size_t kMaxFrameDescriptors = 11;
 
 // The peer broke the protocol. On the host it becomes `SandboxUnavailable`; in the guest it ends
 // the connection.

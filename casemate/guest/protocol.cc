@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace casemate::guest {
 namespace {
@@ -112,6 +113,8 @@ std::string encode(const OpenCall& message) {
       .u64(message.cpu_limit_ns)
       .u64(message.cpu_share_millis)
       .u8(message.host_tools ? 1 : 0)
+      .u8(message.egress ? 1 : 0)
+      .string(encode_door_rules(message.door_rules))
       .take();
 }
 
@@ -128,12 +131,18 @@ OpenCall decode_open_call(std::string_view payload) {
     constexpr auto kMaxTime = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     if (message.cpu_limit_ns > kMaxTime) throw ProtocolError("a time is out of range");
     message.host_tools = reader.flag();
+    message.egress = reader.flag();
+    auto rules = decode_door_rules(reader.string(kMaxPayload));
+    if (!rules || (!message.egress && !rules->empty())) {
+      throw ProtocolError("the rules of the doors are malformed");
+    }
+    message.door_rules = std::move(*rules);
     return message;
   });
 }
 
 std::string encode(const CallOpened& message) {
-  return Writer().u32(message.version).string(message.host_tools).take();
+  return Writer().u32(message.version).string(message.host_tools).u32(message.proxy_port).take();
 }
 
 CallOpened decode_call_opened(std::string_view payload) {
@@ -144,6 +153,11 @@ CallOpened decode_call_opened(std::string_view payload) {
     if (!message.host_tools.empty() && message.host_tools.front() != '/') {
       throw ProtocolError("a socket's path is not absolute");
     }
+    const std::uint32_t port = reader.u32();
+    if (port > std::numeric_limits<std::uint16_t>::max()) {
+      throw ProtocolError("a port is out of range");
+    }
+    message.proxy_port = static_cast<std::uint16_t>(port);
     return message;
   });
 }

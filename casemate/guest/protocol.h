@@ -6,8 +6,8 @@
 //
 // Control, one a call; the host connects it.
 //   host `open_call`  with 0..8 descriptors of control groups and, when it says so, a counter of
-//                     processor time and last a socket for host tools -> guest `call_opened` |
-//                     `failed`
+//                     processor time, a socket for host tools and last one for egress -> guest
+//                     `call_opened` | `failed`
 //   host `attach`     with one descriptor, the guest's end of a new connection; no answer here.
 //   With
 //                     a second one a resident's marks the sandbox as busy while it is open
@@ -42,6 +42,7 @@
 #include <utility>
 #include <vector>
 
+#include "casemate/core/egress_frame.h"
 #include "casemate/guest/frame.h"
 
 namespace casemate::guest {
@@ -136,13 +137,18 @@ struct OpenCall {
   std::uint32_t version = kProtocolVersion;
   std::string id;
   // Processor time that the call's programs may use together; 0: no bound. With one, the last
-  // descriptor but the host tool socket is the kernel's counter of it (cpuacct.usage or cpu.stat).
+  // descriptor but the sockets is the kernel's counter of it (cpuacct.usage or cpu.stat).
   std::uint64_t cpu_limit_ns = 0;
   // How many processors they can use at a time, in thousandths; 0: all there are.
   std::uint64_t cpu_share_millis = 0;
   // The last descriptor is an unbound socket of the host's, to be bound where only this call sees
   // it.
   bool host_tools = false;
+  // The last descriptor is such a socket for the call's way out, behind the one for host tools. The
+  // call then has a network of its own and doors to that socket, which pretend what the rules say.
+  bool egress = false;
+  // Of a call with egress.
+  std::vector<EgressDoorRule> door_rules{};
 };
 
 std::string encode(const OpenCall& message);
@@ -156,6 +162,8 @@ struct CallOpened {
   std::uint32_t version = kProtocolVersion;
   // Where the host tool socket was bound, for the call's programs: absolute; empty without one.
   std::string host_tools{};
+  // The port of 127.0.0.1 at which the call's programs find a proxy; 0 without egress.
+  std::uint16_t proxy_port = 0;
 };
 
 std::string encode(const CallOpened& message);

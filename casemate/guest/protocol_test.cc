@@ -201,5 +201,26 @@ TEST(Protocol, ThreeKindsOfConnectionsAreAttachedAndNoFourth) {
   EXPECT_THROW(decode_attach(encode(static_cast<AttachKind>(3))), ProtocolError);
 }
 
+TEST(Protocol, RulesOfDoorsComeWithEgressOnly) {
+  OpenCall message{.id = "0123456789ab",
+                   .egress = true,
+                   .door_rules = {{EgressDoorRule::Form::name, "allowed.test", {80, 443}}}};
+  const OpenCall read = decode_open_call(encode(message));
+  EXPECT_TRUE(read.egress);
+  EXPECT_EQ(read.door_rules, message.door_rules);
+  message.egress = false;
+  EXPECT_THROW(decode_open_call(encode(message)), ProtocolError);
+  std::string cut = encode(OpenCall{.id = "0123456789ab", .egress = true});
+  cut.pop_back();
+  EXPECT_THROW(decode_open_call(cut), ProtocolError);
+}
+
+TEST(Protocol, PortOfAProxyIsAPort) {
+  EXPECT_EQ(decode_call_opened(encode(CallOpened{.proxy_port = 65535})).proxy_port, 65535);
+  std::string bytes = encode(CallOpened{.proxy_port = 65535});
+  bytes[bytes.size() - 2] = 1;
+  EXPECT_THROW(decode_call_opened(bytes), ProtocolError);
+}
+
 }  // namespace
 }  // namespace casemate::guest

@@ -2,10 +2,8 @@
 
 #include <fcntl.h>
 #include <linux/sched.h>
-#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -25,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "casemate/guest/agent/call_network.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent/serve_call.h"
 #include "casemate/sys/error.h"
@@ -52,18 +51,6 @@ void become_root_inside(const LinuxPlace::Config& place) {
   if (place.one_id) return;
   if (syscall(SYS_setresgid, 0, 0, 0) < 0) sys::throw_errno("becoming group 0 of the sandbox");
   if (syscall(SYS_setresuid, 0, 0, 0) < 0) sys::throw_errno("becoming user 0 of the sandbox");
-}
-
-void raise_loopback() {
-  const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket) sys::throw_errno("opening a socket for the loopback interface");
-  ifreq request{};
-  request.ifr_name[0] = 'l';
-  request.ifr_name[1] = 'o';
-  request.ifr_flags = IFF_UP;
-  if (ioctl(socket.get(), SIOCSIFFLAGS, &request) < 0) {
-    sys::throw_errno("raising the loopback interface");
-  }
 }
 
 void join_groups(const std::vector<UniqueFd>& groups) {

@@ -73,7 +73,7 @@ endforeach()
 configure_file(support_files.cc.in support_files.cc @ONLY)
 
 casemate_module(guest_linux
-    SOURCES agent.cc identity.cc image_root.cc inheritance.cc keeper.cc landlock.cc linux_place.cc
+    SOURCES agent.cc call_network.cc identity.cc image_root.cc inheritance.cc keeper.cc landlock.cc linux_place.cc
             rootfs.cc seccomp.cc "${seccomp_program}"
             "${CMAKE_CURRENT_BINARY_DIR}/support_bytes.cc"
             "${CMAKE_CURRENT_BINARY_DIR}/support_files.cc"

@@ -20,6 +20,7 @@
 #include <system_error>
 #include <utility>
 
+#include "casemate/guest/agent/call_network.h"
 #include "casemate/guest/agent/landlock.h"
 #include "casemate/guest/agent/remove_tree.h"
 #include "casemate/guest/agent/rootfs.h"
@@ -77,7 +78,7 @@ LinuxPlace::LinuxPlace(Config config)
       quota_(sys::open_at(AT_FDCWD, kQuotaDirectory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)),
       self_(sys::open_pid(getpid())) {}
 
-void LinuxPlace::open_call_scope(std::string_view id, HostTools host_tools) {
+void LinuxPlace::open_call_scope(std::string_view id, HostSockets sockets) {
   const std::string own = "calls/" + std::string(id);
   const std::string mount_point = "workspace/" + std::string(id);
   make_directory(quota_.get(), own, 0700, 0);
@@ -93,7 +94,7 @@ void LinuxPlace::open_call_scope(std::string_view id, HostTools host_tools) {
   sys::bind(quota_.get(), (own + "/tmp").c_str(), AT_FDCWD, "/tmp");
   sys::bind(quota_.get(), (own + "/shm").c_str(), AT_FDCWD, "/dev/shm");
   sys::attach(sys::make_terminals(kMaxTerminals).get(), AT_FDCWD, "/dev/pts");
-  if (host_tools == HostTools::yes) {
+  if (sockets == HostSockets::yes) {
     // Root's as well: what is bound here stays what it is.
     make_directory(quota_.get(), own + "/host", 0755, 0);
     sys::bind(quota_.get(), (own + "/host").c_str(), AT_FDCWD, kCallDirectory);
@@ -105,11 +106,13 @@ void LinuxPlace::open_call_scope(std::string_view id, HostTools host_tools) {
 
 // The same in every call, each of which sees its own: a program that lost its environment still
 // finds it.
-std::string LinuxPlace::host_tool_path(std::string_view /*id*/) const {
-  return std::string(kCallDirectory) + "/host-tools.sock";
+std::string LinuxPlace::socket_directory(std::string_view /*id*/) const { return kCallDirectory; }
+
+void LinuxPlace::enter_call_network(const std::vector<std::string>& addresses) {
+  enter_network(addresses);
 }
 
-void LinuxPlace::seal_host_tools() {
+void LinuxPlace::seal_sockets() {
   const sys::UniqueFd directory = sys::open_at(AT_FDCWD, kCallDirectory, O_PATH | O_DIRECTORY);
   sys::restrict_mount(directory.get(), {.read_only = true, .no_exec = true});
 }

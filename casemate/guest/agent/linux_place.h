@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "casemate/guest/agent/place.h"
 #include "casemate/sys/unique_fd.h"
@@ -38,9 +39,10 @@ class LinuxPlace final : public Place {
   explicit LinuxPlace(Config config);
 
   const std::string& work_dir() const override { return config_.work_dir; }
-  void open_call_scope(std::string_view id, HostTools host_tools) override;
-  std::string host_tool_path(std::string_view id) const override;
-  void seal_host_tools() override;
+  void open_call_scope(std::string_view id, HostSockets sockets) override;
+  std::string socket_directory(std::string_view id) const override;
+  void seal_sockets() override;
+  void enter_call_network(const std::vector<std::string>& addresses) override;
   bool close_call_scope(std::string_view id) noexcept override;
   pid_t clone_exec_init() override;
   bool end_leftovers() noexcept override;

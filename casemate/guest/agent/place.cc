@@ -4,9 +4,15 @@
 
 #include <cerrno>
 
+#include "casemate/sys/error.h"
+
 namespace casemate::guest {
 
-void Place::seal_host_tools() {}
+void Place::seal_sockets() {}
+
+void Place::enter_call_network(const std::vector<std::string>& /*addresses*/) {
+  sys::throw_error(ENOSYS, "a network of a call's own");
+}
 
 void Place::give_pipe(int /*pipe*/) {}
 

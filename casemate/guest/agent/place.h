@@ -6,11 +6,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace casemate::guest {
 
-// Whether a call has a socket of the host's for its host tools.
-enum class HostTools : std::uint8_t { no, yes };
+// Whether a call has sockets of the host's, for its host tools or its egress.
+enum class HostSockets : std::uint8_t { no, yes };
 
 // What differs between the places that the guest program can live in: how a call and an exec get a
 // scope of their own, and how a program loses its rights. Everything else of the guest (frames,
@@ -31,16 +32,21 @@ class Place {
   // Makes the call's scope around the calling process: `<work_dir>/<id>/work` (empty, writable by
   // the program, the directory above it too), and where the place can a /tmp, /dev/shm and IPC of
   // its own. `id` is 12 hex digits and unused; EEXIST otherwise. Called once, before any clone.
-  // With host tools also a directory, seen by this call alone, in which no program can make or
-  // remove anything.
-  virtual void open_call_scope(std::string_view id, HostTools host_tools) = 0;
+  // With sockets of the host's also a directory, seen by this call alone, in which no program can
+  // make or remove anything.
+  virtual void open_call_scope(std::string_view id, HostSockets sockets) = 0;
 
-  // After `open_call_scope` with host tools: where in that directory their socket is to be bound.
-  virtual std::string host_tool_path(std::string_view id) const = 0;
+  // After `open_call_scope` with sockets: the directory in which they are to be bound.
+  virtual std::string socket_directory(std::string_view id) const = 0;
 
-  // Once the socket is there: from now on nothing else may be, even where the program's user is the
-  // caller's. The default does nothing.
-  virtual void seal_host_tools();
+  // Once the sockets are there: from now on nothing else may be, even where the program's user is
+  // the caller's. The default does nothing.
+  virtual void seal_sockets();
+
+  // Gives the caller, and so every process of the call, a network of its own: loopback, which also
+  // has `addresses` and every IPv4 address that a resolver may give, and ports that anybody may
+  // listen at. The default, where none can be had, throws ENOSYS.
+  virtual void enter_call_network(const std::vector<std::string>& addresses);
 
   // Removes what `open_call_scope` made. Called after every process of the call was reaped. Returns
   // whether that is *known* to be complete. Must hold against any tree a program can leave.

@@ -74,16 +74,16 @@ PlainPlace::PlainPlace(const std::string& root) : work_dir_(root + "/workspace")
   if (mkdir(work_dir_.c_str(), 0755) != 0 && errno != EEXIST) sys::throw_errno("mkdir");
 }
 
-void PlainPlace::open_call_scope(std::string_view id, HostTools host_tools) {
+void PlainPlace::open_call_scope(std::string_view id, HostSockets sockets) {
   become_subreaper();
   const std::string directory = work_dir_ + "/" + std::string(id);
   make_directory(directory);
   make_directory(directory + "/work");
-  if (host_tools == HostTools::yes) make_directory(directory + "/host");
+  if (sockets == HostSockets::yes) make_directory(directory + "/host");
 }
 
-std::string PlainPlace::host_tool_path(std::string_view id) const {
-  return work_dir_ + "/" + std::string(id) + "/host/host-tools.sock";
+std::string PlainPlace::socket_directory(std::string_view id) const {
+  return work_dir_ + "/" + std::string(id) + "/host";
 }
 
 bool PlainPlace::close_call_scope(std::string_view id) noexcept {

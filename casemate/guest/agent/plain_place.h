@@ -20,8 +20,8 @@ class PlainPlace : public Place {
   explicit PlainPlace(const std::string& root);
 
   const std::string& work_dir() const override { return work_dir_; }
-  void open_call_scope(std::string_view id, HostTools host_tools) override;
-  std::string host_tool_path(std::string_view id) const override;
+  void open_call_scope(std::string_view id, HostSockets sockets) override;
+  std::string socket_directory(std::string_view id) const override;
   bool close_call_scope(std::string_view id) noexcept override;
   pid_t clone_exec_init() override;
   bool end_leftovers() noexcept override;

@@ -76,6 +76,8 @@ constexpr EtcFile kOwnEtcFiles[] = {
     {"group", "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n"},
     {"hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"},
     {"hostname", "sandbox\n"},
+    // Answers in a call with egress; elsewhere nobody is there, which is found out at once.
+    {"resolv.conf", "nameserver 127.0.0.1\n"},
     {"nsswitch.conf",
      "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n"
      "protocols: files\nservices: files\n"},

@@ -23,6 +23,7 @@
 #include "casemate/guest/agent/exec_init.h"
 #include "casemate/guest/agent/file_server.h"
 #include "casemate/guest/agent/guest_io.h"
+#include "casemate/guest/agent/run_doors.h"
 #include "casemate/guest/frame.h"
 #include "casemate/guest/protocol.h"
 #include "casemate/sys/error.h"
@@ -119,23 +120,32 @@ class CallProcess {
                                                  "the guest speaks another protocol version"}));
         return false;
       }
-      const OpenCall request = decode_open_call(frame->payload);
+      OpenCall request = decode_open_call(frame->payload);
       groups_ = std::move(frame->descriptors);
-      const sys::UniqueFd host_tools = take_host_tool_socket(request.host_tools);
+      sys::UniqueFd egress = take_socket(request.egress);
+      sys::UniqueFd host_tools = take_socket(request.host_tools);
       if (request.cpu_limit_ns != 0) {
         if (groups_.empty()) throw ProtocolError("a bound without its counter");
         budget_.emplace(std::move(groups_.back()), request.cpu_limit_ns, request.cpu_share_millis);
         groups_.pop_back();
       }
       if (groups_.size() > kMaxGroups) throw ProtocolError("too many accounting groups");
-      place_.open_call_scope(request.id, host_tools ? HostTools::yes : HostTools::no);
+      const bool has_sockets = host_tools || egress;
+      place_.open_call_scope(request.id, has_sockets ? HostSockets::yes : HostSockets::no);
       id_ = request.id;
       if (host_tools) {
-        opened.host_tools = place_.host_tool_path(id_);
-        sys::bind_to_path(host_tools.get(), opened.host_tools);
-        place_.seal_host_tools();
+        opened.host_tools = place_.socket_directory(id_) + "/host-tools.sock";
+        sys::bind_to_path(std::exchange(host_tools, {}).get(), opened.host_tools);
       }
+      if (egress) {
+        const std::string path = place_.socket_directory(id_) + "/egress.sock";
+        sys::bind_to_path(std::exchange(egress, {}).get(), path);
+        // The socket is closed here: the process that is made now shall not have it.
+        opened.proxy_port = open_doors(std::move(request.door_rules), path);
+      }
+      if (has_sockets) place_.seal_sockets();
     } catch (const std::system_error& error) {
+      end_children();
       if (!id_.empty()) place_.close_call_scope(id_);
       answer(FrameType::failed,
              encode(Failure{FailureReason::no_resources, error.code().value(), error.what()}));
@@ -147,12 +157,45 @@ class CallProcess {
     return true;
   }
 
+  // The network of the call, and the process that serves its doors. Returns the proxy's port.
+  std::uint16_t open_doors(std::vector<EgressDoorRule> rules, const std::string& host_path) {
+    std::vector<std::string> addresses;
+    for (const EgressDoorRule& rule : rules) {
+      const bool literal =
+          rule.form == EgressDoorRule::Form::ipv4 || rule.form == EgressDoorRule::Form::ipv6;
+      if (literal) addresses.push_back(rule.host);
+    }
+    place_.enter_call_network(addresses);
+    Doors doors({.rules = std::move(rules), .host_path = host_path});
+    const pid_t pid = place_.clone_exec_init();
+    if (pid < 0) sys::throw_errno("cloning the doors");
+    if (pid == 0) {
+      control_.reset();
+      groups_.clear();
+      budget_.reset();
+      _exit(run_doors(doors, std::move(self_), place_));
+    }
+    keep_child(pid, /*stays=*/false);
+    children_.back().mounts = open_mounts(pid);
+    return doors.proxy_port();
+  }
+
+  void keep_child(pid_t pid, bool stays) {
+    try {
+      children_.push_back({pid, open_pidfd(pid), stays});
+    } catch (...) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+      throw;
+    }
+  }
+
   // The last of the descriptors that came, when there is to be one. Nothing listens on it here:
   // once it is bound, the host does, and what connects is connected to the host.
-  sys::UniqueFd take_host_tool_socket(bool expected) {
+  sys::UniqueFd take_socket(bool expected) {
     sys::UniqueFd socket;
     if (expected) {
-      if (groups_.empty()) throw ProtocolError("a host tool socket was announced and not sent");
+      if (groups_.empty()) throw ProtocolError("a socket was announced and not sent");
       socket = std::move(groups_.back());
       groups_.pop_back();
     }
@@ -223,14 +266,8 @@ class CallProcess {
       budget_.reset();
       _exit(serve_files(std::move(connection), std::move(self_), place_));
     }
-    try {
-      children_.push_back({pid, open_pidfd(pid), kind == AttachKind::resident});
-      if (kind == AttachKind::exec) children_.back().mounts = open_mounts(pid);
-    } catch (...) {
-      kill(pid, SIGKILL);
-      waitpid(pid, nullptr, 0);
-      throw;
-    }
+    keep_child(pid, kind == AttachKind::resident);
+    if (kind == AttachKind::exec) children_.back().mounts = open_mounts(pid);
   }
 
   // Kills and reaps every child but those that stay. True when that is known.

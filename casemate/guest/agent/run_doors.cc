@@ -1,0 +1,31 @@
+#include "casemate/guest/agent/run_doors.h"
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <exception>
+
+#include "casemate/guest/agent/guest_io.h"
+
+namespace casemate::guest {
+
+int run_doors(Doors& doors, sys::UniqueFd parent_alive, Place& place) noexcept try {
+  static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
+  prctl(PR_SET_NAME, "casemate-doors");
+  // Two for each tunnel, four more while it is held up both ways, and one a listener.
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  if (place.become_user() != 0) return 1;
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  harden_process(parent_alive.get());
+  doors.run();
+  return 0;
+} catch (const std::exception&) {
+  return 1;
+}
+
+}  // namespace casemate::guest

@@ -2,12 +2,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <chrono>
-#include <climits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -15,6 +11,7 @@
 #include "apps/casemate/refusal.h"
 #include "casemate/base/digest.h"
 #include "casemate/base/utf8.h"
+#include "casemate/conformance/evidence.h"
 #include "casemate/core/errors.h"
 #include "casemate/core/vocabulary.h"
 
@@ -23,23 +20,6 @@ namespace casemate::app {
 namespace {
 
 using Status = Finding::Status;
-
-constexpr std::array<const char*, 7> kNamespaces = {"cgroup", "ipc",  "mnt", "net",
-                                                    "pid",    "user", "uts"};
-
-// What the lines that begin with a word hold behind it.
-std::vector<std::string> values_of(std::string_view text, std::string_view word) {
-  std::vector<std::string> values;
-  while (!text.empty()) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (!line.starts_with(word)) continue;
-    line.remove_prefix(word.size());
-    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
-    values.emplace_back(line);
-  }
-  return values;
-}
 
 // Ends with its sandbox.
 class Trial {
@@ -71,6 +51,10 @@ class Trial {
     request.timeout = std::chrono::seconds(30);
     return sandbox_->exec(request, {});
   }
+  conformance::Evidence evidence() {
+    const auto call = sandbox_->open_call({}, {});
+    return conformance::gather_evidence(*sandbox_, call.get(), {});
+  }
   SandboxInfo info() const { return sandbox_->info(); }
   double milliseconds() const { return std::chrono::duration<double, std::milli>(took_).count(); }
 
@@ -83,19 +67,27 @@ class Trial {
 
 Finding boundary(Trial& trial, const BackendDeclarations& declared) {
   const std::string name = declared.name + ": boundary";
-  const std::string rung(to_string(trial.info().isolation));
-  const auto lacking = lacking_evidence(trial.shell(kShowBoundary).stdout, own_namespaces());
-  if (lacking.empty()) {
-    return {name, Status::ok,
-            fmt::format("{}: a program sees namespaces of its own of every kind, no capability, a "
-                        "system call filter, no network interface but loopback",
-                        rung),
+  const std::string rung(to_string(*declared.isolation));
+  const conformance::Evidence evidence = trial.evidence();
+  const auto lacking = conformance::lacking_evidence(*declared.isolation, evidence);
+  if (!lacking.empty()) {
+    return {name, Status::missing,
+            fmt::format("it claims {}, and what is not seen of it is: {}", rung,
+                        fmt::join(lacking, "; ")),
             ""};
   }
-  return {
-      name, Status::missing,
-      fmt::format("it claims {}, and a program does not see: {}", rung, fmt::join(lacking, ", ")),
-      ""};
+  const auto weaker = conformance::lacking_hardening(evidence);
+  if (!weaker.empty()) {
+    return {name, Status::weaker,
+            fmt::format("{}: all that the rung demands is seen, and not: {}", rung,
+                        fmt::join(weaker, "; ")),
+            ""};
+  }
+  return {name, Status::ok,
+          fmt::format("{}: a program sees namespaces of its own of every kind, no capability, a "
+                      "system call filter, no network interface but loopback{}",
+                      rung, evidence.outside ? "; this host sees namespaces of its own, too" : ""),
+          ""};
 }
 
 Finding limits(const Trial& trial, const BackendDeclarations& declared) {
@@ -133,43 +125,6 @@ std::string_view to_string(Finding::Status status) {
       break;
   }
   return "missing";
-}
-
-const char kShowBoundary[] =
-    "cat /proc/self/status; for kind in cgroup ipc mnt net pid user uts; do "
-    "echo \"namespace $(readlink /proc/self/ns/$kind)\"; done; "
-    "sed -n 's/^ *\\([^ :]*\\):.*/interface \\1/p' /proc/net/dev";
-
-std::vector<std::string> lacking_evidence(std::string_view seen,
-                                          const std::map<std::string, std::string>& ours) {
-  std::vector<std::string> lacking;
-  const auto is = [&](std::string_view word, std::string_view value) {
-    return values_of(seen, word) == std::vector<std::string>{std::string(value)};
-  };
-  const std::vector<std::string> namespaces = values_of(seen, "namespace");
-  for (const auto& [kind, own] : ours) {
-    const bool another = std::ranges::any_of(
-        namespaces, [&](const auto& name) { return name.starts_with(kind + ":[") && name != own; });
-    if (!another) lacking.push_back("a " + kind + " namespace of its own");
-  }
-  for (const char* set : {"CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"}) {
-    if (!is(set, "0000000000000000")) lacking.push_back(std::string("no capability in ") + set);
-  }
-  if (!is("NoNewPrivs:", "1")) lacking.emplace_back("no_new_privs");
-  if (!is("Seccomp:", "2")) lacking.emplace_back("a system call filter");
-  if (!is("interface", "lo")) lacking.emplace_back("loopback as its only network interface");
-  return lacking;
-}
-
-std::map<std::string, std::string> own_namespaces() {
-  std::map<std::string, std::string> found;
-  for (const char* kind : kNamespaces) {
-    char target[PATH_MAX];
-    const ssize_t length =
-        readlink(fmt::format("/proc/self/ns/{}", kind).c_str(), target, sizeof target);
-    found[kind] = length < 0 ? "" : std::string(target, static_cast<std::size_t>(length));
-  }
-  return found;
 }
 
 std::vector<Finding> examine(SandboxBackend& backend) {

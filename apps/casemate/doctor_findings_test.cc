@@ -10,50 +10,6 @@
 namespace casemate::app {
 namespace {
 
-const std::map<std::string, std::string> kOurs = {{"net", "net:[1]"}, {"pid", "pid:[2]"}};
-constexpr char kSeen[] =
-    "Name:\tcat\nCapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n"
-    "CapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\n"
-    "Seccomp_filters:\t1\nnamespace net:[7]\nnamespace pid:[8]\ninterface lo\n";
-
-std::string seen_with(const std::string& from, const std::string& to) {
-  std::string text = kSeen;
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
-TEST(Evidence, IsWholeWhereAProgramSeesAllOfIt) {
-  EXPECT_EQ(lacking_evidence(kSeen, kOurs), std::vector<std::string>{});
-}
-
-TEST(Evidence, OfOneThingLessIsNamed) {
-  const auto expect_lacking = [](const std::string& from, const std::string& to,
-                                 const std::string& named) {
-    const auto lacking = lacking_evidence(seen_with(from, to), kOurs);
-    ASSERT_EQ(lacking.size(), 1U) << from << " to " << to;
-    EXPECT_NE(lacking[0].find(named), std::string::npos) << lacking[0];
-  };
-  expect_lacking("net:[7]", "net:[1]", "net namespace");
-  expect_lacking("namespace pid:[8]\n", "", "pid namespace");
-  expect_lacking("CapEff:\t0000000000000000", "CapEff:\t0000000000000001", "CapEff");
-  expect_lacking("CapBnd:\t0000000000000000\n", "", "CapBnd");
-  expect_lacking("NoNewPrivs:\t1", "NoNewPrivs:\t0", "no_new_privs");
-  expect_lacking("Seccomp:\t2", "Seccomp:\t0", "filter");
-  expect_lacking("interface lo\n", "interface lo\ninterface eth0\n", "loopback");
-  expect_lacking("interface lo\n", "", "loopback");
-}
-
-TEST(Evidence, OfNothingIsLackingAltogether) {
-  EXPECT_EQ(lacking_evidence("", kOurs).size(), kOurs.size() + 8);
-}
-
-TEST(Evidence, IsReadOfThisProcessTheSameWay) {
-  for (const auto& [kind, name] : own_namespaces())
-    EXPECT_TRUE(name.starts_with(kind + ":[")) << name;
-  EXPECT_EQ(own_namespaces().size(), 7U);
-}
-
 class Absent : public SandboxBackend {
  public:
   BackendDeclarations declarations() const override { return {.name = "absent"}; }

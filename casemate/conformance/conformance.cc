@@ -20,9 +20,9 @@ using Clock = std::chrono::steady_clock;
 
 // Why the suite cannot be run against what is declared; empty when it can.
 std::string undeclared(Suite suite, const BackendDeclarations& declared) {
-  const Capability gate = gate_of(suite);
-  if (!declared.capabilities.contains(gate)) {
-    return fmt::format("{} is not declared", to_string(gate));
+  const std::optional<Capability> gate = gate_of(suite);
+  if (gate && !declared.capabilities.contains(*gate)) {
+    return fmt::format("{} is not declared", to_string(*gate));
   }
   return {};
 }
@@ -170,6 +170,8 @@ std::span<const Probe> probes_of(Suite suite) {
       return host_tools_probes();
     case Suite::usability:
       return usability_probes();
+    case Suite::rung:
+      return rung_probes();
     case Suite::isolation:
       return isolation_probes();
   }

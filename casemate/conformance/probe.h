@@ -42,6 +42,7 @@ std::span<const Probe> exec_probes();
 std::span<const Probe> egress_probes();
 std::span<const Probe> host_tools_probes();
 std::span<const Probe> usability_probes();
+std::span<const Probe> rung_probes();
 // By subject; all of them together, and each table.
 std::span<const Probe> isolation_probes();
 std::span<const Probe> isolation_file_probes();

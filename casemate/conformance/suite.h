@@ -2,13 +2,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "casemate/core/vocabulary.h"
 
 namespace casemate::conformance {
 
-// A group of probes that stands or falls with one declared capability.
+// A group of probes about one thing that is declared, mostly a capability.
 enum class Suite : std::uint8_t {
   files_in,
   files_out,
@@ -17,6 +18,7 @@ enum class Suite : std::uint8_t {
   egress,
   host_tools,
   usability,
+  rung,
   isolation,
 };
 
@@ -24,8 +26,9 @@ struct SuiteTraits {
   Suite suite;
   // How it is written on a command line and in records.
   std::string_view name;
-  // What a backend declares if it takes part. `egress` takes an egress mode that is enforced, too.
-  Capability gate;
+  // What a backend declares if it takes part; absent: every backend does. `egress` takes an egress
+  // mode that is enforced, too.
+  std::optional<Capability> gate;
 };
 
 // In the order in which they are run: exec after the files, because its last probe may cost the
@@ -38,12 +41,13 @@ inline constexpr std::array kSuites{
     SuiteTraits{Suite::egress, "egress", Capability::exec},
     SuiteTraits{Suite::host_tools, "host-tools", Capability::host_tools},
     SuiteTraits{Suite::usability, "usability", Capability::exec},
+    SuiteTraits{Suite::rung, "rung", std::nullopt},
     SuiteTraits{Suite::isolation, "isolation", Capability::exec},
 };
 
 std::string_view to_string(Suite suite);
 // Throws `InvalidArgument` naming the text and every suite.
 Suite parse_suite(std::string_view text);
-Capability gate_of(Suite suite);
+std::optional<Capability> gate_of(Suite suite);
 
 }  // namespace casemate::conformance

@@ -62,6 +62,7 @@ class Trial {
   const CallControl& control() const { return parts_.control; }
   // For programs that have to run into a bound.
   std::chrono::nanoseconds program_bound() const { return parts_.program_bound; }
+  // The subject's.
   BackendDeclarations declarations() const { return parts_.subject.backend().declarations(); }
   bool declares(Capability capability) const;
   bool enforces(Egress mode) const;

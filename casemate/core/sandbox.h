@@ -186,6 +186,12 @@ class Sandbox : public GuestFiles {
 
   virtual SandboxInfo info() const = 0;
 
+  // The process that the place begins with (its process 1, the monitor of a machine), by its number
+  // on this host, for who wants to look at it in /proc. Absent where the place is not on this host
+  // or its process cannot be told; default: absent. The number may be another's once the sandbox
+  // has ended.
+  virtual std::optional<int> first_process() const { return std::nullopt; }
+
   // Opens a scope. Throws `SandboxUnavailable`, `SandboxTimeout`, `SandboxCancelled`,
   // `InvalidArgument` for an id that is not 12 lower-case hex digits or that an open call has.
   virtual std::unique_ptr<Call> open_call(const CallProfile& profile,

@@ -295,6 +295,10 @@ AgentSandbox::AgentSandbox(AgentSandboxParts parts)
 
 SandboxInfo AgentSandbox::info() const { return parts_->info; }
 
+std::optional<int> AgentSandbox::first_process() const {
+  return parts_->first_process ? parts_->first_process() : std::nullopt;
+}
+
 std::unique_ptr<Call> AgentSandbox::open_call(const CallProfile& profile,
                                               const CallControl& control) {
   CallProfile named = profile;

@@ -106,6 +106,8 @@ struct AgentSandboxParts {
   std::function<std::unique_ptr<CallEgress>(std::string_view id)> egress;
   // What the doors of each such call pretend.
   std::vector<EgressDoorRule> door_rules;
+  // `Sandbox::first_process`; empty: absent.
+  std::function<std::optional<int>()> first_process;
   // Kept until the sandbox and its calls and processes are gone.
   std::shared_ptr<const void> lease;
   // Gets what a guest says about its own failures, escaped.
@@ -124,6 +126,7 @@ class AgentSandbox : public Sandbox {
   explicit AgentSandbox(AgentSandboxParts parts);
 
   SandboxInfo info() const override;
+  std::optional<int> first_process() const override;
   std::unique_ptr<Call> open_call(const CallProfile& profile, const CallControl& control) override;
 
  private:

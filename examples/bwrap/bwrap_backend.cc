@@ -9,6 +9,8 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <optional>
 #include <stop_token>
 #include <system_error>
 #include <vector>
@@ -131,6 +133,16 @@ class BwrapBackend::Place {
     }
   }
 
+  // bwrap stays outside; process 1 of the place is its child. Nothing may be open.
+  std::optional<int> first_process() const {
+    const std::lock_guard lock(mutex_);
+    if (!busy_locked()) return std::nullopt;
+    const std::string number = std::to_string(pid_);
+    std::ifstream children("/proc/" + number + "/task/" + number + "/children");
+    int child = 0;
+    return children >> child ? std::optional(child) : std::nullopt;
+  }
+
   bool busy() const {
     const std::lock_guard lock(mutex_);
     return busy_locked();
@@ -242,6 +254,7 @@ std::shared_ptr<Sandbox> BwrapBackend::acquire(const SandboxKey& key, const Sand
   parts.connect = [place = kept.place](const CallControl& waiting) {
     return place->connect(waiting);
   };
+  parts.first_process = [place = kept.place] { return place->first_process(); };
   return std::make_shared<guest::AgentSandbox>(std::move(parts));
 }
 

@@ -11,6 +11,7 @@
 #include "casemate/conformance/probe.h"
 #include "tests/conformance/subjects.h"
 #include "tests/conformance/web_fake.h"
+#include "tests/support/claiming_backend.h"
 #include "tests/support/expect_refusal.h"
 
 namespace casemate::conformance_tests {
@@ -51,6 +52,7 @@ TEST(Conformance, HasEveryProbeOfTheContract) {
   // Ours.
   EXPECT_GE(sizes[Suite::host_tools], 7U);
   EXPECT_EQ(sizes[Suite::usability], 15U);
+  EXPECT_EQ(sizes[Suite::rung], 1U);
   EXPECT_EQ(sizes[Suite::isolation], 35U);
 }
 
@@ -72,6 +74,29 @@ TEST(Conformance, TheFakePassesWhatItDeclares) {
   EXPECT_TRUE(report.passed());
   EXPECT_EQ(suites_of(report, Status::passed),
             (std::set<Suite>{Suite::files_in, Suite::files_out, Suite::files_delete}));
+}
+
+// ISO-15: one whose only fence is a language shows no rung above `process` either.
+TEST(Conformance, TheFakeIsRefusedAboveProcess) {
+  for (const Isolation rung : {Isolation::runtime, Isolation::os_process, Isolation::container,
+                               Isolation::hardened_container, Isolation::microvm, Isolation::vm}) {
+    const auto subject = fake_subject(rung);
+    const Report report = run_conformance(*subject, quick());
+    EXPECT_FALSE(report.passed()) << to_string(rung);
+    EXPECT_EQ(report.count(Status::failed), 1U) << report.failures();
+    EXPECT_NE(report.failures().find("rung the-rung-is-shown: "), std::string::npos);
+  }
+}
+
+TEST(Conformance, ABoundaryThatIsNotThereIsMissedPieceByPiece) {
+  Subject subject(std::make_shared<ClaimingBackend>(plain_backend(), Isolation::container));
+  ConformanceOptions options = quick();
+  options.suites = {Suite::rung};
+  const std::string failures = run_conformance(subject, options).failures();
+  for (const char* piece : {"a pid namespace of its own", "a net namespace of its own",
+                            "a root directory of its own", "a mnt namespace of its own"}) {
+    EXPECT_NE(failures.find(piece), std::string::npos) << failures;
+  }
 }
 
 TEST(Conformance, EgressThatHoldsItsListPasses) {

@@ -84,8 +84,9 @@ class LinuxWithState final : public SandboxBackend {
 
 std::shared_ptr<SandboxBackend> plain_backend() { return std::make_shared<PlainBackend>(); }
 
-std::unique_ptr<conformance::Subject> fake_subject() {
+std::unique_ptr<conformance::Subject> fake_subject(Isolation claimed) {
   in_process::InProcessBackendOptions options;
+  options.declarations.isolation = claimed;
   options.declarations.capabilities = files_only();
   options.declarations.egress_modes = {};
   return std::make_unique<FakeSubject>(

@@ -16,7 +16,7 @@ namespace casemate::conformance_tests {
 std::shared_ptr<SandboxBackend> plain_backend();
 
 // The fake, which keeps files of its own and runs nothing: file suites only.
-std::unique_ptr<conformance::Subject> fake_subject();
+std::unique_ptr<conformance::Subject> fake_subject(Isolation claimed = Isolation::process);
 
 // The linux backend with a state directory of its own.
 std::shared_ptr<SandboxBackend> linux_backend();

@@ -5,12 +5,15 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 
 #include "casemate/conformance/conformance.h"
 #include "casemate/policy/router.h"
 #include "examples/bwrap/bwrap_backend.h"
+#include "tests/support/claiming_backend.h"
 #include "tests/support/expect_refusal.h"
 
 namespace casemate {
@@ -131,6 +134,38 @@ TEST_F(Bwrap, IsRefusedWhatItDoesNotShow) {
                SandboxBackendNotPermitted);
   const auto sandbox = backend_->acquire(key(), spec(), {});
   EXPECT_TRUE(sandbox->info().limits_not_held.contains(Limit::memory));
+}
+
+// What there is of the rung that `backend` claims, if all of it is not seen; empty if it is.
+std::string rung_missed(std::shared_ptr<SandboxBackend> backend) {
+  conformance::Subject subject(std::move(backend));
+  conformance::ConformanceOptions options;
+  options.suites = {Suite::rung};
+  const Report report = run_conformance(subject, options);
+  return report.passed() ? "" : report.results.at(0).seen;
+}
+
+TEST_F(Bwrap, ShowsTheRungThatItClaimsAndNoneAbove) {
+  EXPECT_EQ(rung_missed(backend_), "");
+  EXPECT_EQ(rung_missed(std::make_shared<ClaimingBackend>(backend_, Isolation::os_process)), "");
+  EXPECT_EQ(rung_missed(std::make_shared<ClaimingBackend>(backend_, Isolation::hardened_container)),
+            "not seen: a kernel that is not the host's");
+  for (const Isolation rung : {Isolation::microvm, Isolation::vm}) {
+    EXPECT_EQ(rung_missed(std::make_shared<ClaimingBackend>(backend_, rung)),
+              "not seen: a kernel that is not the host's; a first process on this host that has a "
+              "virtual machine of the kernel's open");
+  }
+}
+
+TEST_F(Bwrap, IsSeenFromOutsideWhileACallIsOpen) {
+  const auto sandbox = backend_->acquire(key(), spec(), {});
+  EXPECT_EQ(sandbox->first_process(), std::nullopt);
+  const auto call = sandbox->open_call({}, {});
+  const auto process = sandbox->first_process();
+  ASSERT_TRUE(process);
+  std::ifstream status("/proc/" + std::to_string(*process) + "/status");
+  const std::string text(std::istreambuf_iterator<char>(status), {});
+  EXPECT_NE(text.find("NSpid:\t" + std::to_string(*process) + "\t1\n"), std::string::npos) << text;
 }
 
 TEST(BwrapWithoutAGuestProgram, IsNotAvailable) {

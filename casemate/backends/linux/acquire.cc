@@ -168,6 +168,7 @@ guest::AgentSandboxParts LinuxBackend::Impl::parts_of(
         std::shared_ptr<const UniqueFd>(held, &held->directory), use);
   };
   parts.environment = record.environment;
+  parts.first_process = [held] { return agent_of(held->lease.get()); };
   // For a handle that outlives the backend.
   parts.lease = held;
   parts.log = options_.log;

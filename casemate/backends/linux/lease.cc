@@ -84,21 +84,26 @@ bool lease_holds(int lease) noexcept {
   return ready == 0;
 }
 
+std::optional<int> agent_of(int connection) noexcept {
+  // Who called listen() on the other end.
+  ucred agent{};
+  socklen_t size = sizeof agent;
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &agent, &size) < 0 || agent.pid <= 0) {
+    return std::nullopt;
+  }
+  return agent.pid;
+}
+
 bool is_alive(int directory) { return connect_to(directory, guest::kLeaseSocketName).has_value(); }
 
 bool kill_agent(int directory) {
   const std::optional<UniqueFd> connection = connect_to(directory, guest::kLeaseSocketName);
   if (!connection) return false;
-  // Who called listen() on the other end: the agent.
-  ucred agent{};
-  socklen_t size = sizeof agent;
-  if (getsockopt(connection->get(), SOL_SOCKET, SO_PEERCRED, &agent, &size) < 0) {
-    sys::throw_errno("asking who a sandbox's agent is");
-  }
-  if (agent.pid <= 0) sys::throw_error(ESRCH, "a sandbox's agent is in another pid namespace");
+  const std::optional<int> agent = agent_of(connection->get());
+  if (!agent) sys::throw_error(ESRCH, "a sandbox's agent is in another pid namespace");
   UniqueFd process;
   try {
-    process = sys::open_pid(agent.pid);
+    process = sys::open_pid(*agent);
   } catch (const std::system_error& error) {
     if (error.code().value() == ESRCH) return true;  // it ended by itself in this moment
     throw;

@@ -1,0 +1,93 @@
+#pragma once
+
+// For tests: a network namespace of the test program's own, with addresses that a name may lead to.
+// Nothing in it reaches anything else.
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/ipv6.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "casemate/sys/error.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate {
+
+// Of the documentation ranges (RFC 5737, RFC 3849), which count as public.
+inline constexpr const char* kPublicIpv4 = "203.0.113.7";
+inline constexpr const char* kPublicIpv6 = "2001:db8::7";
+// A second one, at which nothing listens but what a test starts.
+inline constexpr const char* kOtherIpv4 = "203.0.113.8";
+
+// Enters it before any test runs: the whole program stays in it.
+class OwnNetwork : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    try {
+      enter();
+      give("lo", "127.0.0.1");
+      give("lo:1", kPublicIpv4);
+      give("lo:2", kOtherIpv4);
+      give_ipv6(kPublicIpv6);
+      why_not().clear();
+    } catch (const std::system_error& error) {
+      why_not() = std::string("no network namespace of the test's own: ") + error.what();
+    }
+  }
+
+  // Empty: the program is in it.
+  static std::string& why_not() {
+    static std::string reason = "the test environment was not set up";
+    return reason;
+  }
+
+ private:
+  static void write_file(const char* path, const std::string& text) {
+    const sys::UniqueFd file(open(path, O_WRONLY | O_CLOEXEC));
+    if (!file || write(file.get(), text.data(), text.size()) < 0) sys::throw_errno(path);
+  }
+
+  static void enter() {
+    if (unshare(CLONE_NEWNET) == 0) return;
+    const std::string uid = std::to_string(getuid());
+    const std::string gid = std::to_string(getgid());
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) sys::throw_errno("unshare");
+    write_file("/proc/self/setgroups", "deny");
+    write_file("/proc/self/uid_map", uid + " " + uid + " 1");
+    write_file("/proc/self/gid_map", gid + " " + gid + " 1");
+  }
+
+  static void give(const char* interface, const char* address) {
+    const sys::UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    ifreq request{};
+    std::strncpy(request.ifr_name, interface, sizeof request.ifr_name - 1);
+    sockaddr_in ipv4{};
+    ipv4.sin_family = AF_INET;
+    inet_pton(AF_INET, address, &ipv4.sin_addr);
+    std::memcpy(&request.ifr_addr, &ipv4, sizeof ipv4);
+    if (ioctl(socket.get(), SIOCSIFADDR, &request) != 0) sys::throw_errno("SIOCSIFADDR");
+    request.ifr_flags = IFF_UP | IFF_RUNNING;
+    if (ioctl(socket.get(), SIOCSIFFLAGS, &request) != 0) sys::throw_errno("SIOCSIFFLAGS");
+  }
+
+  static void give_ipv6(const char* address) {
+    const sys::UniqueFd socket(::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    in6_ifreq request{};
+    inet_pton(AF_INET6, address, &request.ifr6_addr);
+    request.ifr6_prefixlen = 128;
+    request.ifr6_ifindex = static_cast<int>(if_nametoindex("lo"));
+    if (ioctl(socket.get(), SIOCSIFADDR, &request) != 0) sys::throw_errno("SIOCSIFADDR (IPv6)");
+  }
+};
+
+}  // namespace casemate

@@ -50,7 +50,7 @@ class CallEgress {
   // Ends every tunnel and takes no more. Idempotent; never throws.
   virtual void close() noexcept = 0;
   // Decisions so far, in the order they were made; complete after `close`. At most
-  // `kMaxEgressRecords`: more are counted in the last one's reason. From any thread.
+  // `kMaxEgressRecords`: what has none is counted in the last one's reason. From any thread.
   virtual std::vector<EgressRecord> records() const = 0;
 };
 

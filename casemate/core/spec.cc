@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "casemate/base/digest.h"
+#include "casemate/core/egress.h"
 #include "casemate/core/errors.h"
 
 namespace casemate {
@@ -71,6 +72,7 @@ void check_spec(const SandboxSpec& spec) {
                     join_hosts(spec.egress_allow), to_string(spec.egress)),
         "set egress to allowlist or leave the list empty");
   }
+  static_cast<void>(door_rules(spec.egress_allow));  // for its bounds
   if (spec.image) {
     image_form(*spec.image);
   }

@@ -77,7 +77,8 @@ struct SandboxSpec {
 };
 
 // The construction rules, applied by the router and by every backend before anything starts:
-// non-empty kind; hosts only with egress `allowlist` (lists them otherwise); bounds that can work.
+// non-empty kind; hosts only with egress `allowlist` (lists them otherwise), and not more than a
+// list may have (egress.h); bounds that can work.
 // Throws `InvalidArgument`.
 void check_spec(const SandboxSpec& spec);
 

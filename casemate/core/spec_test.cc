@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 
+#include "casemate/core/egress.h"
 #include "casemate/core/errors.h"
 #include "tests/support/expect_refusal.h"
 
@@ -16,6 +17,18 @@ SandboxSpec small_spec() {
   SandboxSpec spec;
   spec.kind = "codeact";
   return spec;
+}
+
+TEST(CheckSpec, RefusesAListOfTooManyHosts) {
+  SandboxSpec spec;
+  spec.kind = "k";
+  spec.egress = Egress::allowlist;
+  for (std::size_t host = 0; host < kMaxDoorRules; ++host) {
+    spec.egress_allow.push_back(HostPattern::parse("h" + std::to_string(host) + ".test"));
+  }
+  check_spec(spec);
+  spec.egress_allow.push_back(HostPattern::parse("one-more.test"));
+  expect_refusal<InvalidArgument>([&] { check_spec(spec); }, "1025 hosts");
 }
 
 TEST(CheckKey, NamesThePartThatIsEmpty) {

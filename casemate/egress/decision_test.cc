@@ -24,8 +24,7 @@ EgressVerdict ask(const std::vector<HostPattern>& allow, const std::string& host
   return decide(allow, {.door = EgressDoor::http_connect, .host = host, .port = port});
 }
 
-// -- The table: each class of entry by each class of request
-// -----------------------------------------
+// -- The table: each class of entry by each class of request -----------------------------------
 
 struct EntryClass {
   const char* name;
@@ -187,8 +186,7 @@ RC_GTEST_PROP(EgressDecision, SaysSomethingOfAnything, (const std::string& host)
   RC_ASSERT(verdict.code == EgressCode::opened || !verdict.sentence.empty());
 }
 
-// -- Addresses
-// ---------------------------------------------------------------------------------------
+// -- Addresses ---------------------------------------------------------------------------------
 
 std::vector<IpAddress> addresses(std::initializer_list<const char*> texts) {
   std::vector<IpAddress> parsed;

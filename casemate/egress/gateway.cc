@@ -88,7 +88,7 @@ class EgressGateway::Loop {
     context_.left_out = options_.max_bytes_out;
     context_.left_in = options_.max_bytes_in;
     context_.resolve = [this](std::uint64_t tunnel, const std::string& name) {
-      resolver_.resolve(name, [mailbox = mailbox_, tunnel](ResolverPool::Result result) {
+      return resolver_.resolve(name, [mailbox = mailbox_, tunnel](ResolverPool::Result result) {
         mailbox->post(tunnel, std::move(result));
       });
     };
@@ -139,7 +139,9 @@ class EgressGateway::Loop {
     }
     for (const auto& [number, tunnel] : tunnels_) tunnel->end("the call ended");
     tunnels_.clear();
-    // Those that still come are told at once that nobody is there.
+    // Those that still come are told at once that nobody is there, also while a process that was
+    // forked meanwhile holds the socket.
+    sys::shut_down(listening_.get());
     listening_.reset();
   }
 

@@ -2,45 +2,55 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace casemate {
-namespace {
 
-// The last place is for the rest.
-constexpr std::size_t kKept = kMaxEgressRecords - 1;
+using Kind = EgressRecordBook::Place::Kind;
 
-}  // namespace
-
-bool EgressRecordBook::is_kept(std::size_t number) { return number < kKept; }
-
-std::size_t EgressRecordBook::begin(EgressRecord record) {
+EgressRecordBook::Place EgressRecordBook::begin(const EgressRecord& record) {
   const std::lock_guard lock(mutex_);
-  const std::size_t number = count_++;
-  if (is_kept(number)) records_.push_back(std::move(record));
-  return number;
+  const bool allowed = record.decision == EgressDecision::allowed;
+  std::size_t& taken = allowed ? connections_ : refusals_;
+  if (taken < (allowed ? kConnections : kRefusals)) {
+    ++taken;
+    records_.push_back(record);
+    return {Kind::own, records_.size() - 1};
+  }
+  if (allowed) {
+    const auto same = std::ranges::find_if(records_, [&](const EgressRecord& earlier) {
+      return earlier.decision == EgressDecision::allowed && earlier.host == record.host &&
+             earlier.port == record.port;
+    });
+    if (same != records_.end()) {
+      return {Kind::added, static_cast<std::size_t>(same - records_.begin())};
+    }
+    ++counted_allowed_;
+  }
+  ++counted_;
+  return {Kind::counted, 0};
 }
 
-void EgressRecordBook::finish(std::size_t number, EgressRecord record) {
+void EgressRecordBook::finish(const Place& place, const EgressRecord& record) {
   const std::lock_guard lock(mutex_);
-  if (is_kept(number)) {
-    records_[number] = std::move(record);
+  if (place.kind == Kind::own) {
+    records_[place.index] = record;
     return;
   }
-  if (record.decision == EgressDecision::allowed) ++more_allowed_;
-  more_.bytes_out += record.bytes_out;
-  more_.bytes_in += record.bytes_in;
+  EgressRecord& sum = place.kind == Kind::added ? records_[place.index] : rest_;
+  sum.bytes_out += record.bytes_out;
+  sum.bytes_in += record.bytes_in;
 }
 
 std::vector<EgressRecord> EgressRecordBook::records() const {
   const std::lock_guard lock(mutex_);
   std::vector<EgressRecord> all = records_;
-  if (count_ > kKept) {
-    EgressRecord rest = more_;
+  if (counted_ > 0) {
+    EgressRecord rest = rest_;
     rest.host.assign(1, '*');  // g++ 12 warns of an assignment (-Wrestrict)
-    rest.decision = more_allowed_ > 0 ? EgressDecision::allowed : EgressDecision::denied;
-    rest.reason =
-        fmt::format("{} more decisions, {} of them allowed", count_ - kKept, more_allowed_);
+    rest.decision = counted_allowed_ > 0 ? EgressDecision::allowed : EgressDecision::denied;
+    rest.reason = fmt::format("{} more decisions, {} of them allowed", counted_, counted_allowed_);
     all.push_back(std::move(rest));
   }
   return all;

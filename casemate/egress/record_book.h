@@ -9,25 +9,36 @@
 
 namespace casemate {
 
-// What was decided for one call, in order. Bounded: of more than `kMaxEgressRecords` decisions the
-// last record counts those that have none of their own. From any thread.
+// What was decided for one call, in order. Bounded by `kMaxEgressRecords`, and so that nobody hides
+// behind a flood: refusals and connections have places of their own, and a connection that finds
+// none is added to an earlier one of the same host and port. The last record counts what was added
+// nowhere. From any thread.
 class EgressRecordBook {
  public:
-  // Returns what `finish` is given.
-  std::size_t begin(EgressRecord record);
-  // What became of it: `record` replaces the one that was begun.
-  void finish(std::size_t number, EgressRecord record);
-  // Whether that decision has a record of its own.
-  static bool is_kept(std::size_t number);
+  // Refusals with a record of their own; connections have the other places but the last.
+  static constexpr std::size_t kRefusals = kMaxEgressRecords / 2;
+  static constexpr std::size_t kConnections = kMaxEgressRecords - kRefusals - 1;
+
+  struct Place {
+    enum class Kind : std::uint8_t { own, added, counted };
+    Kind kind = Kind::counted;
+    std::size_t index = 0;
+  };
+
+  Place begin(const EgressRecord& record);
+  // What became of it. One with a place of its own is replaced.
+  void finish(const Place& place, const EgressRecord& record);
 
   std::vector<EgressRecord> records() const;
 
  private:
   mutable std::mutex mutex_;
   std::vector<EgressRecord> records_;
-  std::size_t count_ = 0;
-  std::size_t more_allowed_ = 0;
-  EgressRecord more_;
+  std::size_t refusals_ = 0;
+  std::size_t connections_ = 0;
+  std::size_t counted_ = 0;
+  std::size_t counted_allowed_ = 0;
+  EgressRecord rest_;
 };
 
 }  // namespace casemate

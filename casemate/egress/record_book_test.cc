@@ -2,46 +2,70 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace casemate {
 namespace {
 
-EgressRecord record(std::uint16_t port, EgressDecision decision = EgressDecision::denied) {
-  return {.host = "a.test",
-          .port = port,
+using Kind = EgressRecordBook::Place::Kind;
+
+EgressRecord record(const std::string& host, EgressDecision decision) {
+  return {.host = host,
+          .port = 443,
           .decision = decision,
-          .reason = "",
+          .reason = "why",
           .bytes_out = 2,
           .bytes_in = 3};
 }
 
-TEST(EgressRecordBook, KeepsTheOrderOfDecisions) {
-  EgressRecordBook book;
-  const std::size_t first = book.begin(record(1));
-  const std::size_t second = book.begin(record(2));
-  book.finish(second, record(20));
-  book.finish(first, record(10));
-  EXPECT_EQ(book.records(), (std::vector{record(10), record(20)}));
+Kind add(EgressRecordBook& book, const std::string& host, EgressDecision decision) {
+  const EgressRecordBook::Place place = book.begin(record(host, decision));
+  book.finish(place, record(host, decision));
+  return place.kind;
 }
 
-TEST(EgressRecordBook, CountsWhatItDoesNotKeep) {
+TEST(EgressRecordBook, KeepsTheOrderOfDecisions) {
   EgressRecordBook book;
-  for (std::uint16_t port = 1; port < kMaxEgressRecords; ++port) {
-    book.finish(book.begin(record(port)), record(port));
+  const auto first = book.begin(record("a.test", EgressDecision::allowed));
+  const auto second = book.begin(record("b.test", EgressDecision::denied));
+  book.finish(second, record("b2.test", EgressDecision::denied));
+  book.finish(first, record("a2.test", EgressDecision::denied));
+  EXPECT_EQ(book.records(), (std::vector{record("a2.test", EgressDecision::denied),
+                                         record("b2.test", EgressDecision::denied)}));
+}
+
+TEST(EgressRecordBook, AFloodOfRefusalsHidesNoConnection) {
+  EgressRecordBook book;
+  for (std::size_t index = 0; index < EgressRecordBook::kRefusals; ++index) {
+    EXPECT_EQ(add(book, "noise.test", EgressDecision::denied), Kind::own);
   }
-  ASSERT_EQ(book.records().size(), kMaxEgressRecords - 1);
-  EXPECT_EQ(book.records().back().port, 999);
-  for (const EgressDecision decision :
-       {EgressDecision::denied, EgressDecision::allowed, EgressDecision::denied}) {
-    const std::size_t number = book.begin(record(7, decision));
-    EXPECT_FALSE(EgressRecordBook::is_kept(number));
-    book.finish(number, record(7, decision));
-  }
+  EXPECT_EQ(add(book, "noise.test", EgressDecision::denied), Kind::counted);
+  EXPECT_EQ(add(book, "a.test", EgressDecision::allowed), Kind::own);
   const std::vector<EgressRecord> all = book.records();
-  ASSERT_EQ(all.size(), kMaxEgressRecords);
-  EXPECT_EQ(all[998].port, 999) << "those before stay";
-  EXPECT_EQ(all.back().reason, "3 more decisions, 1 of them allowed");
-  EXPECT_EQ(all.back().bytes_out, 6U);
-  EXPECT_EQ(all.back().bytes_in, 9U);
+  ASSERT_EQ(all.size(), EgressRecordBook::kRefusals + 2);
+  EXPECT_EQ(all[EgressRecordBook::kRefusals].host, "a.test");
+  EXPECT_EQ(all.back().reason, "1 more decisions, 0 of them allowed");
+}
+
+TEST(EgressRecordBook, AFloodOfConnectionsIsAddedToEarlierOnesAndTheRestIsCounted) {
+  EgressRecordBook book;
+  for (std::size_t index = 0; index < EgressRecordBook::kConnections; ++index) {
+    EXPECT_EQ(add(book, "h" + std::to_string(index) + ".test", EgressDecision::allowed), Kind::own);
+  }
+  EXPECT_EQ(add(book, "h7.test", EgressDecision::allowed), Kind::added);
+  EXPECT_EQ(add(book, "new.test", EgressDecision::allowed), Kind::counted);
+  EXPECT_EQ(add(book, "b.test", EgressDecision::denied), Kind::own);
+  std::vector<EgressRecord> all = book.records();
+  ASSERT_EQ(all.size(), EgressRecordBook::kConnections + 2);
+  EXPECT_EQ(all[7].bytes_out, 4U);
+  EXPECT_EQ(all[7].bytes_in, 6U);
+  EXPECT_EQ(all.back().reason, "1 more decisions, 1 of them allowed");
+  EXPECT_EQ(all.back().bytes_out, 2U);
+  EXPECT_EQ(all.back().decision, EgressDecision::allowed);
+  for (std::size_t index = 0; index < kMaxEgressRecords; ++index) {
+    add(book, "noise.test", EgressDecision::denied);
+  }
+  EXPECT_EQ(book.records().size(), kMaxEgressRecords) << "and no more";
 }
 
 }  // namespace

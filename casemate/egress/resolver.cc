@@ -121,8 +121,9 @@ ResolverPool::~ResolverPool() {
   state_->changed.notify_all();
 }
 
-void ResolverPool::resolve(std::string name, Done done) {
+bool ResolverPool::resolve(std::string name, Done done) {
   const std::lock_guard lock(state_->mutex);
+  if (state_->jobs.size() >= kMaxWaitingNames) return false;
   state_->jobs.push_back({std::move(name), std::move(done)});
   if (state_->jobs.size() > state_->idle && state_->threads < kMaxResolverThreads) {
     try {
@@ -132,11 +133,12 @@ void ResolverPool::resolve(std::string name, Done done) {
     } catch (const std::system_error&) {
       if (state_->threads == 0) {
         state_->jobs.pop_back();
-        throw;
+        return false;
       }
     }
   }
   state_->changed.notify_one();
+  return true;
 }
 
 }  // namespace casemate

@@ -27,6 +27,8 @@ EgressResolver system_resolver();
 
 // Threads for look-ups, made as they are needed, at most this many.
 inline constexpr std::size_t kMaxResolverThreads = 8;
+// Look-ups that wait for one of them.
+inline constexpr std::size_t kMaxWaitingNames = 1024;
 // Addresses of one name that are looked at.
 inline constexpr std::size_t kMaxAddresses = 16;
 
@@ -47,9 +49,8 @@ class ResolverPool {
   ResolverPool& operator=(const ResolverPool&) = delete;
 
   // Calls `done` on a thread of the pool, unless the pool goes first; then it may be called still,
-  // so it must hold what it uses. Throws `std::system_error` when no thread can be made and none is
-  // there.
-  void resolve(std::string name, Done done);
+  // so it must hold what it uses. False: too many wait, or no thread can be made and none is there.
+  bool resolve(std::string name, Done done);
 
  private:
   struct State;

@@ -14,8 +14,8 @@ namespace {
 std::future<ResolverPool::Result> ask(ResolverPool& pool, const std::string& name) {
   auto promise = std::make_shared<std::promise<ResolverPool::Result>>();
   auto answer = promise->get_future();
-  pool.resolve(name,
-               [promise](ResolverPool::Result result) { promise->set_value(std::move(result)); });
+  EXPECT_TRUE(pool.resolve(
+      name, [promise](ResolverPool::Result result) { promise->set_value(std::move(result)); }));
   return answer;
 }
 
@@ -60,6 +60,26 @@ TEST(ResolverPool, GoesWithoutWaitingForALookUpThatHangs) {
   }
   go_on->set_value();
   EXPECT_TRUE(ended->get_future().get()) << "it was told that nobody waits";
+}
+
+TEST(ResolverPool, HoldsSoManyThatWaitAndNotOneMore) {
+  auto begun = std::make_shared<std::latch>(kMaxResolverThreads);
+  auto go_on = std::make_shared<std::latch>(1);
+  ResolverPool pool([begun, go_on](const std::string&, const std::stop_token&) {
+    if (!go_on->try_wait()) begun->count_down();
+    go_on->wait();
+    return std::vector<IpAddress>();
+  });
+  const auto nothing = [](const ResolverPool::Result&) {};
+  for (std::size_t index = 0; index < kMaxResolverThreads; ++index) {
+    ASSERT_TRUE(pool.resolve("a.test", nothing));
+  }
+  begun->wait();
+  for (std::size_t index = 0; index < kMaxWaitingNames; ++index) {
+    ASSERT_TRUE(pool.resolve("a.test", nothing));
+  }
+  EXPECT_FALSE(pool.resolve("a.test", nothing));
+  go_on->count_down();
 }
 
 TEST(SystemResolver, AnswersAddressesAndFailsForNoName) {

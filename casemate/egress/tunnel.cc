@@ -16,6 +16,7 @@
 #include <variant>
 
 #include "casemate/base/utf8.h"
+#include "casemate/sys/socket.h"
 
 namespace casemate {
 namespace {
@@ -94,8 +95,12 @@ Tunnel::Tunnel(std::uint64_t number, sys::UniqueFd client, TunnelContext& contex
   client_.socket = std::move(client);
 }
 
-// -- What happens
-// ----------------------------------------------------------------------------------
+Tunnel::~Tunnel() {
+  sys::shut_down(client_.socket.get());
+  if (origin_.socket) sys::shut_down(origin_.socket.get());
+}
+
+// -- What happens ------------------------------------------------------------------------------
 
 void Tunnel::ready(Side side, std::uint32_t events) {
   RelayEnd& end = side == Side::client ? client_ : origin_;
@@ -156,8 +161,7 @@ sys::SteadyTime Tunnel::deadline() const {
   return std::min(latest, by_phase ? until_ : moved_ + context_.options.idle_patience);
 }
 
-// -- The request
-// -----------------------------------------------------------------------------------
+// -- The request -------------------------------------------------------------------------------
 
 void Tunnel::read_request() {
   std::array<char, kMaxEgressFrame> buffer;
@@ -215,11 +219,13 @@ void Tunnel::take_request(const EgressRequest& request) {
   }
   phase_ = Phase::resolving;
   until_ = context_.now + context_.options.resolve_patience;
-  context_.resolve(number_, verdict_.host.text);
+  if (!context_.resolve(number_, verdict_.host.text)) {
+    refuse(EgressCode::too_many, "The host can look up no more names for now.",
+           EgressDecision::allowed, "not resolved: too many names are being looked up");
+  }
 }
 
-// -- The address
-// -----------------------------------------------------------------------------------
+// -- The address -------------------------------------------------------------------------------
 
 void Tunnel::resolved(const ResolverPool::Result& result) {
   if (phase_ != Phase::resolving) return;
@@ -303,8 +309,7 @@ void Tunnel::open() {
   send_to_client(encode_egress(EgressAnswer{}));
 }
 
-// -- The client's first bytes
-// ----------------------------------------------------------------------
+// -- The client's first bytes ------------------------------------------------------------------
 
 void Tunnel::read_hello() {
   while (phase_ == Phase::hello && client_.readable) {
@@ -365,8 +370,7 @@ void Tunnel::judge_hello(bool at_end) {
   phase_ = Phase::open;
 }
 
-// -- The bytes
-// -------------------------------------------------------------------------------------
+// -- The bytes ---------------------------------------------------------------------------------
 
 void Tunnel::move() {
   const std::uint64_t before = out_.bytes() + in_.bytes();
@@ -384,8 +388,7 @@ void Tunnel::move() {
   wants_turn_ = out == Relay::State::more || in == Relay::State::more;
 }
 
-// -- The end
-// ---------------------------------------------------------------------------------------
+// -- The end -----------------------------------------------------------------------------------
 
 void Tunnel::send_to_client(const std::string& bytes) noexcept {
   // The buffer of a fresh connection takes it; a client that is gone does not want it.
@@ -426,9 +429,11 @@ void Tunnel::write_record(EgressDecision decision, const std::string& reason) no
     }
     record.bytes_out = out_.bytes();
     record.bytes_in = in_.bytes();
-    const std::size_t number = record_ ? *record_ : context_.book.begin(record);
-    context_.book.finish(number, record);
-    if (EgressRecordBook::is_kept(number)) {
+    const EgressRecordBook::Place place = record_ ? *record_ : context_.book.begin(record);
+    context_.book.finish(place, record);
+    // A flood of refusals is none of the log's.
+    if (place.kind != EgressRecordBook::Place::Kind::counted ||
+        decision == EgressDecision::allowed) {
       write_log(context_.options.log, LogLevel::info,
                 fmt::format("egress of call {}: {} port {} ({}): {}: {}; {} bytes out, {} in",
                             context_.options.call, record.host, record.port, text_of(door_),

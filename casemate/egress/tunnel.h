@@ -26,8 +26,8 @@ struct TunnelContext {
   std::uint64_t left_out = 0;
   std::uint64_t left_in = 0;
   sys::SteadyTime now{};
-  // Asks for a name; the answer comes by `Tunnel::resolved`. Throws `std::system_error`.
-  std::function<void(std::uint64_t tunnel, const std::string& name)> resolve{};
+  // Asks for a name; the answer comes by `Tunnel::resolved`. False: it cannot be asked for now.
+  std::function<bool(std::uint64_t tunnel, const std::string& name)> resolve{};
   // Reports on the tunnel's second socket from now on. Throws `std::system_error`.
   std::function<void(std::uint64_t tunnel, int socket)> watch_origin{};
 };
@@ -37,6 +37,10 @@ struct TunnelContext {
 class Tunnel {
  public:
   Tunnel(std::uint64_t number, sys::UniqueFd client, TunnelContext& context);
+  // Ends both connections, also for a process that was forked meanwhile and holds them.
+  ~Tunnel();
+  Tunnel(const Tunnel&) = delete;
+  Tunnel& operator=(const Tunnel&) = delete;
 
   enum class Side : std::uint8_t { client, origin };
   // `events` of epoll.
@@ -90,7 +94,7 @@ class Tunnel {
   std::size_t frame_bytes_ = kEgressLengthBytes;
   EgressDoor door_ = EgressDoor::unnamed;
   EgressVerdict verdict_;
-  std::optional<std::size_t> record_;
+  std::optional<EgressRecordBook::Place> record_;
 
   std::vector<IpAddress> addresses_;
   std::size_t next_address_ = 0;

@@ -73,6 +73,13 @@ class Documents(unittest.TestCase):
     def test_the_example_of_the_page_on_kinds_runs(self):
         self.assertEqual(self.run_example("word_count").split(), ["6", "text"])
 
+    def test_EG_08_the_page_on_egress_says_what_a_list_does_not_bound(self):
+        """EG-08: a limit that is known has to be written down where an operator looks for it."""
+        page = (ROOT / "docs/egress.md").read_text().split("## What a list does not bound")[1]
+        for said in ("way out for all that the program can read", "way in for content that nobody chose",
+                     "Inside TLS the `Host` header is encrypted", "Shared front ends"):
+            self.assertIn(said, " ".join(page.split()))
+
     def test_codes_that_documents_name_are_refusals(self):
         known = set(re.findall(r'Refusal<"(\w+)"', (ROOT / "casemate/core/errors.h").read_text()))
         table = (ROOT / "docs/operations.md").read_text().split("## When something does not work")[1]

@@ -122,6 +122,9 @@ class OrdinaryUser(unittest.TestCase):
     def test_with_one_id_the_seam_is_what_it_is_as_root(self):
         self.run_suite("seam_test", 40, list, only="*/linux")
 
+    def test_the_hosts_side_of_egress_is_what_it_is_as_root(self):
+        self.run_suite("egress_gateway_test", 35, list)
+
     def test_with_one_id_nothing_survives_a_kill(self):
         """LC-04"""
         self.run_suite("soak_test", 4, list)

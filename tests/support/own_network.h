@@ -1,7 +1,7 @@
 #pragma once
 
-// For tests: a network namespace of the test program's own, with addresses that a name may lead to.
-// Nothing in it reaches anything else.
+// For tests: a network namespace of the test program's own, with addresses that a name may lead to,
+// and a resolv.conf that leads to port 53 of its loopback. Nothing in it reaches anything else.
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -11,10 +11,13 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -39,6 +42,8 @@ class OwnNetwork : public ::testing::Environment {
       give("lo:1", kPublicIpv4);
       give("lo:2", kOtherIpv4);
       give_ipv6(kPublicIpv6);
+      replace("/etc/resolv.conf", "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n");
+      replace("/etc/nsswitch.conf", "hosts: files dns\npasswd: files\ngroup: files\n");
       why_not().clear();
     } catch (const std::system_error& error) {
       why_not() = std::string("no network namespace of the test's own: ") + error.what();
@@ -58,13 +63,26 @@ class OwnNetwork : public ::testing::Environment {
   }
 
   static void enter() {
-    if (unshare(CLONE_NEWNET) == 0) return;
+    if (unshare(CLONE_NEWNET | CLONE_NEWNS) == 0) return;
     const std::string uid = std::to_string(getuid());
     const std::string gid = std::to_string(getgid());
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) sys::throw_errno("unshare");
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS) != 0) sys::throw_errno("unshare");
     write_file("/proc/self/setgroups", "deny");
     write_file("/proc/self/uid_map", uid + " " + uid + " 1");
     write_file("/proc/self/gid_map", gid + " " + gid + " 1");
+  }
+
+  // For this program and what it starts.
+  static void replace(const char* path, const std::string& text) {
+    std::string made = "/tmp/casemate-test-XXXXXX";
+    const sys::UniqueFd file(mkostemp(made.data(), O_CLOEXEC));
+    if (!file || write(file.get(), text.data(), text.size()) < 0) sys::throw_errno(made);
+    fchmod(file.get(), 0644);
+    const bool mounted = mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                         mount(made.c_str(), path, nullptr, MS_BIND, nullptr) == 0;
+    const int why = errno;
+    unlink(made.c_str());
+    if (!mounted) sys::throw_error(why, path);
   }
 
   static void give(const char* interface, const char* address) {

@@ -51,8 +51,10 @@ using Target = void (*)(std::string_view bytes);
 
 void fuzz_artifact_names(std::string_view bytes);
 void fuzz_channel_frames(std::string_view bytes);
+void fuzz_client_hello(std::string_view bytes);
 void fuzz_command_line(std::string_view bytes);
 void fuzz_config(std::string_view bytes);
+void fuzz_egress_frames(std::string_view bytes);
 void fuzz_frames(std::string_view bytes);
 void fuzz_guest_paths(std::string_view bytes);
 void fuzz_host_patterns(std::string_view bytes);
@@ -77,8 +79,10 @@ struct NamedTarget {
 inline constexpr auto kTargets = std::to_array<NamedTarget>({
     {"artifact_names", fuzz_artifact_names},
     {"channel_frames", fuzz_channel_frames},
+    {"client_hello", fuzz_client_hello},
     {"command_line", fuzz_command_line},
     {"config", fuzz_config},
+    {"egress_frames", fuzz_egress_frames},
     {"frames", fuzz_frames},
     {"guest_paths", fuzz_guest_paths},
     {"host_patterns", fuzz_host_patterns},

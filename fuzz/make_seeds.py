@@ -102,6 +102,11 @@ HOSTS = {
     "idn": "xn--bcher-kva.example", "long-label": "a" * 64 + ".example",
 }
 
+HOSTS.update({
+    "international": "bücher.example", "full-stop": "a\uff0eexample", "circled": "\u2460.0.0.1",
+    "public-suffix": "*.co.uk", "localhost": "localhost:8080", "broken-idn": "xn--99999999.example",
+})
+
 JSON = {
     "scalars": '[0,-1,1.5,1e3,"a",true,false,null]',
     "nested": '{"a":{"b":[{"c":[]}]},"d":{}}',
@@ -226,6 +231,55 @@ CHANNELS = {
     "half": b"\x02" + call(6, b"lookup", b'{"key":"a"}')[:-3],
 }
 
+
+def wide(number, width):
+    return number.to_bytes(width, "big")
+
+
+def vector(content, width):
+    return wide(len(content), width) + content
+
+
+def extension(kind, content):
+    return wide(kind, 2) + vector(content, 2)
+
+
+def server_name(name):
+    return extension(0, vector(b"\0" + vector(name, 2), 2))
+
+
+def hello(extensions, record=16384):
+    body = b"\x03\x03" + b"r" * 32 + vector(b"s" * 32, 1) + vector(b"\x13\x01", 2) + vector(b"\0", 1)
+    message = b"\x01" + vector(body + vector(extensions, 2), 3)
+    cuts = range(0, len(message), record)
+    return b"".join(b"\x16\x03\x01" + vector(message[cut:cut + record], 2) for cut in cuts)
+
+
+HELLOS = {
+    "plain": b"\xff" + hello(extension(10, b"xx") + server_name(b"a.test")),
+    "records": b"\x02" + hello(server_name(b"a.test"), 7),
+    "none": b"\x10" + hello(extension(10, b"xx")),
+    "two": b"\x10" + hello(server_name(b"a.test") * 2),
+    "secret": b"\x10" + hello(server_name(b"a.test") + extension(0xfe0d, b"inner")),
+    "half": b"\x03" + hello(server_name(b"a.test"))[:-4],
+    "http": b"\x00GET / HTTP/1.1\r\nHost: a.test\r\n\r\n",
+}
+
+
+def egress_request(host, port, door=2, version=1):
+    return b"\x00" + pack("<BBHB", version, door, port, len(host)) + host
+
+
+EGRESS = {
+    "name": egress_request(b"Allowed.test.", 443), "below": egress_request(b"a.below.test", 8443),
+    "address": egress_request(b"127.0.0.1", 80), "ipv6": egress_request(b"2001:DB8::7", 443),
+    "nul": egress_request(b"allowed.test\0.evil.test", 443), "octal": egress_request(b"0177.0.0.1", 80),
+    "port": egress_request(b"allowed.test", 22), "version": egress_request(b"allowed.test", 443, version=2),
+    "opened": b"\x01\x00", "refused": b"\x01\x01no.", "lines": b"\x01\x01a\nb",
+    "rules": b"\x02" + pack("<HBB", 2, 0, 6) + b"a.test" + pack("<BHH", 2, 80, 443) + pack("<BB", 3, 3) + b"::1"
+             + pack("<BH", 1, 22),
+}
+
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
@@ -336,7 +390,7 @@ def seeds():
     for name, content in conversations():
         yield "lying_guest", name, content
     for target, table in {
-            "channel_frames": CHANNELS, "artifact_names": NAMES, "guest_paths": PATHS, "host_patterns": HOSTS, "json": JSON,
+            "client_hello": HELLOS, "egress_frames": EGRESS, "channel_frames": CHANNELS, "artifact_names": NAMES, "guest_paths": PATHS, "host_patterns": HOSTS, "json": JSON,
             "over_exec": CALLS, "manifest": MANIFESTS, "run_json": RUNS, "utf8": UTF8,
             "values": VALUES, "config": CONFIGS}.items():
         for name, content in table.items():

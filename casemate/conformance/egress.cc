@@ -4,8 +4,11 @@
 
 #include <array>
 #include <charconv>
+#include <initializer_list>
 #include <string>
+#include <vector>
 
+#include "casemate/conformance/ear.h"
 #include "casemate/conformance/probe.h"
 #include "casemate/conformance/trial.h"
 #include "casemate/conformance/web_server.h"
@@ -125,6 +128,76 @@ void a_denied_host_is_refused(Trial& trial) {
   }
 }
 
+// What says something to each place ("udp 127.0.0.1 4711"), as far as it gets, and then "done".
+std::string caller(const std::vector<Ear>& ears) {
+  constexpr std::string_view kPython = R"py(
+import socket, sys
+for place in sys.argv[1:]:
+    kind, address, port = place.split()
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET,
+                           socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM) as ear:
+            ear.settimeout(2)
+            ear.connect((address, int(port)))
+            ear.send(b"from inside")
+    except OSError:
+        pass
+print("done", end="")
+)py";
+  std::string in_python = "python3 -c " + shell_quote(kPython);
+  std::string in_bash = "bash -c ";
+  std::string lines;
+  for (const Ear& ear : ears) {
+    in_python += " " + shell_quote(ear.place());
+    std::string path = ear.place();
+    for (char& character : path) character = character == ' ' ? '/' : character;
+    lines += fmt::format("(echo from inside > /dev/{}) 2>/dev/null; ", path);
+  }
+  in_bash += shell_quote(lines + "printf done");
+  return fmt::format(
+      "if command -v python3 >/dev/null 2>&1; then {}; "
+      "elif command -v bash >/dev/null 2>&1; then {}; fi",
+      in_python, in_bash);
+}
+
+void expect_unheard(Trial& trial, Egress mode, std::initializer_list<Ear::Way> ways) {
+  std::vector<Ear> ears;
+  for (const Ear::Way way : ways) {
+    if (auto ear = Ear::listen(way)) ears.push_back(std::move(*ear));
+  }
+  if (ears.empty()) return;  // there is nothing to be reached
+  const Targets targets(trial);
+  trial.in_sandbox(targets.spec(trial, mode), [&](Call& call) {
+    ExecRequest request;
+    request.command = ShellLine{caller(ears)};
+    const ExecResult result = call.exec(request, trial.control());
+    if (result.stdout != "done") {
+      throw Unmet("a program that sends something", "python3 or bash that can be run",
+                  shown(result));
+    }
+  });
+  for (Ear& ear : ears) {
+    if (ear.heard()) {
+      throw Unmet(fmt::format("sending something to {} under {}", ear.place(), to_string(mode)),
+                  "nothing that arrives", "it arrived");
+    }
+  }
+}
+
+void expect_unheard_in_every_mode(Trial& trial, std::initializer_list<Ear::Way> ways) {
+  for (const Egress mode : {Egress::closed, Egress::allowlist}) {
+    if (trial.enforces(mode)) expect_unheard(trial, mode, ways);
+  }
+}
+
+void no_datagram_arrives(Trial& trial) {
+  expect_unheard_in_every_mode(trial, {Ear::Way::udp_ipv4, Ear::Way::udp_ipv6});
+}
+
+void ipv6_is_no_way_round(Trial& trial) {
+  expect_unheard_in_every_mode(trial, {Ear::Way::tcp_ipv6});
+}
+
 std::string no_list(const BackendDeclarations& declared) {
   return declared.egress_modes.contains(Egress::allowlist) ? "" : "allowlist is not declared";
 }
@@ -147,6 +220,16 @@ std::span<const Probe> egress_probes() {
       {"a-denied-host-is-refused",
        "a program reaches nothing else, in any mode that denies",
        a_denied_host_is_refused,
+       {},
+       nothing_denied},
+      {"no-datagram-arrives",
+       "no datagram of a program's reaches the host, in any mode that denies",
+       no_datagram_arrives,
+       {},
+       nothing_denied},
+      {"ipv6-is-no-way-round",
+       "what is denied is denied by IPv6 too",
+       ipv6_is_no_way_round,
        {},
        nothing_denied},
   });

@@ -29,7 +29,8 @@ std::vector<Double> host_tool_doubles();
 // Of the egress suite, by the rule that a program's way out obeys.
 struct WebDouble {
   std::string name;
-  Rule rule;
+  Rule rule = as_allowed;
+  Leak leak = no_leak;
 };
 std::vector<WebDouble> web_doubles();
 

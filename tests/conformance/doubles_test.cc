@@ -93,7 +93,7 @@ TEST(Doubles, EveryProbeCatchesOneAndNoTwoTheSame) {
     }
   }
   for (const WebDouble& each : web_doubles()) {
-    const auto subject = web_fake(each.rule);
+    const auto subject = web_fake(each.rule, each.leak);
     matrix.add(each.name, failed(*subject, {Suite::egress}));
   }
   expect_every_probe_catches_its_own(

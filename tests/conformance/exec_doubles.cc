@@ -123,6 +123,18 @@ std::vector<WebDouble> web_doubles() {
          const int status = as_allowed(spec, port);
          return status == 0 ? 0 : 403;
        }},
+      {"lets datagrams out", as_allowed,
+       [](const SandboxSpec&, const std::string& place) { return place.starts_with("udp"); }},
+      {"lets datagrams of IPv6 out where there is a list", as_allowed,
+       [](const SandboxSpec& spec, const std::string& place) {
+         return spec.egress == Egress::allowlist && place.starts_with("udp ::1");
+       }},
+      {"lets IPv6 out", as_allowed,
+       [](const SandboxSpec&, const std::string& place) { return place.starts_with("tcp"); }},
+      {"lets IPv6 out where nothing may go", as_allowed,
+       [](const SandboxSpec& spec, const std::string& place) {
+         return spec.egress == Egress::closed && place.starts_with("tcp");
+       }},
   };
 }
 

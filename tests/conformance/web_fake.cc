@@ -33,16 +33,55 @@ int as_allowed(const SandboxSpec& spec, unsigned port) {
   return spec.egress == Egress::allowlist && listed ? ask(port) : 0;
 }
 
-std::unique_ptr<conformance::Subject> web_fake(Rule rule) {
+bool no_leak(const SandboxSpec&, const std::string&) { return false; }
+
+namespace {
+
+// What a program does that may send to `kind`, `address`, `port`.
+void send_to(const std::string& kind, const std::string& address, unsigned port) {
+  const bool ipv4 = address == "127.0.0.1";
+  const sys::UniqueFd client(socket(ipv4 ? AF_INET : AF_INET6,
+                                    (kind == "udp" ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC, 0));
+  sockaddr_in four{};
+  four.sin_family = AF_INET;
+  four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  four.sin_port = htons(static_cast<std::uint16_t>(port));
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_addr = in6addr_loopback;
+  six.sin6_port = four.sin_port;
+  const int connected = ipv4
+                            ? connect(client.get(), reinterpret_cast<sockaddr*>(&four), sizeof four)
+                            : connect(client.get(), reinterpret_cast<sockaddr*>(&six), sizeof six);
+  if (connected == 0) send(client.get(), "x", 1, MSG_NOSIGNAL);
+}
+
+bool send_what_leaks(const std::string& command, const SandboxSpec& spec, const Leak& leak) {
+  static const std::regex place("'((udp|tcp) ([0-9.:]+) ([0-9]+))'");
+  bool any = false;
+  for (std::sregex_iterator found(command.begin(), command.end(), place), end; found != end;
+       ++found) {
+    any = true;
+    if (leak(spec, (*found)[1])) {
+      send_to((*found)[2], (*found)[3], static_cast<unsigned>(std::stoul((*found)[4])));
+    }
+  }
+  return any;
+}
+
+}  // namespace
+
+std::unique_ptr<conformance::Subject> web_fake(Rule rule, Leak leak) {
   // The script needs the backend, which needs the script.
   auto backend = std::make_shared<std::weak_ptr<in_process::InProcessSandboxBackend>>();
   in_process::InProcessSandboxOptions script;
-  script.on_exec = [backend, rule](const in_process::Execution& execution) {
+  script.on_exec = [backend, rule, leak](const in_process::Execution& execution) {
+    const SandboxSpec spec = backend->lock()->specs().back();
+    if (send_what_leaks(execution.command, spec, leak)) return in_process::finished("done");
     static const std::regex url("http://127\\.0\\.0\\.1:([0-9]+)/");
     std::smatch found;
     if (!std::regex_search(execution.command, found, url)) return in_process::finished("", 127);
-    const int status =
-        rule(backend->lock()->specs().back(), static_cast<unsigned>(std::stoul(found[1])));
+    const int status = rule(spec, static_cast<unsigned>(std::stoul(found[1])));
     return in_process::finished(status == 0 ? "000 7" : std::to_string(status) + " 0");
   };
   in_process::InProcessBackendOptions options;

@@ -17,6 +17,7 @@
 #include "apps/casemate/values.h"
 #include "apps/casemate/verbs.h"
 #include "apps/casemate/wiring.h"
+#include "bench/egress.h"
 #include "bench/host_tools.h"
 #include "bench/limits.h"
 #include "bench/ours.h"
@@ -37,7 +38,7 @@ constexpr std::size_t kMostRounds = 100000;
 constexpr auto kWorks = std::to_array<std::string_view>(
     {"cold_true", "warm_true", "warm_print", "held_print", "pool_acquire", "host_tool_call",
      "host_tool_8_threads", "files_in", "files_out", "create_remove", "idle_memory", "alive_1000",
-     "cli_start"});
+     "cli_start", "egress_throughput"});
 
 constexpr auto kOptions = std::to_array<OptionSpec>({
     {"--work", "NAME", Repeat::allowed, "all", "only this kind of work", "--work cold_true",
@@ -168,6 +169,7 @@ int bench_verb(const ParsedLine& line, const Config& config) {
   groups.push_back(bench::limit_subjects());
   groups.push_back(std::move(ours));
   groups.push_back(bench::host_tool_subjects(backends.front()));
+  groups.push_back(bench::egress_subjects(backends.front()));
   groups.push_back(bench::peer_subjects());
   const bool quiet = isatty(STDERR_FILENO) == 0;
   const auto tell = [&](std::string_view step) {

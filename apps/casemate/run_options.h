@@ -53,7 +53,10 @@ struct RunOptions {
   bool verbose = false;
 };
 
-// Throws `InvalidArgument`, one line naming the option, the value and what would be accepted.
+// Both throw `InvalidArgument`, one line naming the option, the value and what would be accepted.
+//
+// What says how a sandbox is made, and nothing of a program, its files and its conversation.
+RunOptions read_sandbox_options(const ParsedLine& line, const HostVariable& host_variable);
 RunOptions read_run_options(const ParsedLine& line, const HostVariable& host_variable);
 
 // Joins the host tools of casemate.toml to those of the line; where both have one of a name, that

@@ -44,23 +44,6 @@ constexpr std::uint64_t kJsonStreamBytes = 10 * kMiB;
 // More than any name has when every byte of it is escaped.
 constexpr std::size_t kWholeName = 4096;
 
-SandboxRouter make_router(const RunOptions& options, Backends backends, const Log& log) {
-  RouterOptions router;
-  router.min_isolation = options.min_isolation;
-  router.denied_capabilities = options.denied_capabilities;
-  router.denied_identities = options.denied_identities;
-  router.log = log;
-  if (options.backend) {
-    router.selected = *options.backend;
-  } else if (backends.size() == 1) {
-    // Nothing to choose from, and finding out what is available costs a sandbox.
-    router.selected = backends[0]->declarations().name;
-  } else {
-    router.selection = Selection::first_that_can_serve;
-  }
-  return SandboxRouter(std::move(backends), std::move(router));
-}
-
 SandboxSpec make_spec(const RunOptions& options, CodeactOutputs outputs,
                       std::shared_ptr<HostToolRegistry> host_tools) {
   CodeactSpecOptions spec;
@@ -273,6 +256,23 @@ int check(const RunOptions& options, const Backends& backends, const Log& log) {
 }
 
 }  // namespace
+
+SandboxRouter make_router(const RunOptions& options, Backends backends, const Log& log) {
+  RouterOptions router;
+  router.min_isolation = options.min_isolation;
+  router.denied_capabilities = options.denied_capabilities;
+  router.denied_identities = options.denied_identities;
+  router.log = log;
+  if (options.backend) {
+    router.selected = *options.backend;
+  } else if (backends.size() == 1) {
+    // Nothing to choose from, and finding out what is available costs a sandbox.
+    router.selected = backends[0]->declarations().name;
+  } else {
+    router.selection = Selection::first_that_can_serve;
+  }
+  return SandboxRouter(std::move(backends), std::move(router));
+}
 
 void refuse_unknown_backend(const RunOptions& options, const Backends& backends) {
   if (!options.backend) return;

@@ -6,10 +6,14 @@
 #include "apps/casemate/run_options.h"
 #include "casemate/base/log.h"
 #include "casemate/core/backend.h"
+#include "casemate/policy/router.h"
 
 namespace casemate::app {
 
 using Backends = std::vector<std::shared_ptr<SandboxBackend>>;
+
+// The router over these, with the options' floor, denials and choice.
+SandboxRouter make_router(const RunOptions& options, Backends backends, const Log& log);
 
 // Throws `InvalidArgument`, naming the nearest, when `--backend` names none of these.
 void refuse_unknown_backend(const RunOptions& options, const Backends& backends);

@@ -36,6 +36,9 @@ int conformance_verb(const ParsedLine& line, const Config& config);
 extern const VerbSpec kDoctorVerb;
 int doctor(const ParsedLine& line, const Config& config);
 
+extern const VerbSpec kMcpVerb;
+int mcp_verb(const ParsedLine& line, const Config& config);
+
 extern const VerbSpec kBenchVerb;
 int bench_verb(const ParsedLine& line, const Config& config);
 

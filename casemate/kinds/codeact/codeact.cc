@@ -93,6 +93,7 @@ ToolResult execute(const boost::json::object& arguments, const ToolCall& call,
   request.code = arguments.at("code").get_string();
   request.files = names_in(arguments, "files");
   request.outputs = names_in(arguments, "outputs");
+  request.environment = options.environment;
   request.timeout = options.exec_timeout;
   request.on_output = call.on_output;
   request.progress = call.progress;

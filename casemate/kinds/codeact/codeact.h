@@ -49,6 +49,8 @@ struct CodeactToolOptions {
   std::uint64_t capture_bytes = kDefaultCaptureBytes;
   Resources resources{};
   std::map<std::string, std::string> labels{};
+  // For programs, beside the sandbox's base set: the host's, never a model's.
+  std::map<std::string, std::string> environment{};
   // How long a sandbox waits for its next user; see `SandboxSpec::keep_idle`.
   std::chrono::milliseconds keep_idle{0};
   ReclaimCallback on_reclaim_failure{};

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "apps/casemate/config.h"
+#include "apps/casemate/console.h"
 #include "apps/casemate/host_variable.h"
 #include "apps/casemate/mcp_options.h"
 #include "apps/casemate/mcp_server.h"
@@ -42,7 +43,9 @@ int mcp_verb(const ParsedLine& line, const Config& config) {
   mcp::ServerOptions server = make_mcp_server(*options, backends, log);
   server.version = kVersion;
   server_log.say(in_force(*options, backends));
-  mcp::serve(std::move(server), {}, stop.token());
+  const mcp::StdioEnd end = mcp::serve(std::move(server), {}, stop.token());
+  // Whoever notices it first.
+  if (end == mcp::StdioEnd::output_closed) return kExitOutputClosed;
   return stop.exit_status().value_or(0);
 }
 

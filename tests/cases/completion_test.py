@@ -82,7 +82,7 @@ class Bash(Shells):
     def test_verbs_and_options_of_the_verb(self):
         self.assertEqual(self.all("casemate "),
                          ["casemate", "--help", "--version", "backends", "bench", "completion", "conformance", "doctor",
-                          "exec", "image", "ls", "rm", "run"])
+                          "exec", "image", "ls", "mcp", "rm", "run"])
         self.assertEqual(self.completed("casemate ba"), ["casemate", "backends"])
         self.assertEqual(self.completed("casemate run --min"), ["casemate", "run", "--min-isolation"])
         self.assertEqual(self.all("casemate run --files-"),

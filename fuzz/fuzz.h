@@ -64,6 +64,7 @@ void fuzz_json(std::string_view bytes);
 void fuzz_json_schema(std::string_view bytes);
 void fuzz_lying_guest(std::string_view bytes);
 void fuzz_manifest(std::string_view bytes);
+void fuzz_mcp_messages(std::string_view bytes);
 void fuzz_over_exec(std::string_view bytes);
 void fuzz_protocol(std::string_view bytes);
 void fuzz_run_json(std::string_view bytes);
@@ -92,6 +93,7 @@ inline constexpr auto kTargets = std::to_array<NamedTarget>({
     {"json_schema", fuzz_json_schema},
     {"lying_guest", fuzz_lying_guest},
     {"manifest", fuzz_manifest},
+    {"mcp_messages", fuzz_mcp_messages},
     {"over_exec", fuzz_over_exec},
     {"protocol", fuzz_protocol},
     {"run_json", fuzz_run_json},

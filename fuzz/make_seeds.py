@@ -365,6 +365,30 @@ def conversations():
     yield "open-garbage", b"\x00\x03GET / HTTP/1.1\r\n\r\n"
 
 
+def message(method, params=None, **more):
+    return json.dumps({"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params}), **more})
+
+
+STATELESS = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+HELLO = message("initialize", {"protocolVersion": "2025-03-26"}, id=0)
+
+# Lines of a client: casemate/mcp/server.h.
+MCP = {
+    "handshake": "\n".join([HELLO, message("notifications/initialized"), message("ping", id="p"), message("tools/list", id=1),
+                            message("tools/call", {"name": "same", "arguments": {}, "_meta": {"progressToken": 0}}, id=2)]),
+    "batch": HELLO + "\n[" + message("ping", id=1) + "," + message("x") + ",5," + message("tools/call", {"name": "same"}, id=2) + "]",
+    "stateless": "\n".join(message(method, {"_meta": STATELESS, "name": "same", "uri": "casemate://artifact/0/a"}, id=method)
+                           for method in ("server/discover", "tools/list", "tools/call", "resources/list", "resources/read", "ping")),
+    "version": message("tools/list", {"_meta": {"io.modelcontextprotocol/protocolVersion": "1900-01-01"}}, id=1),
+    "ids": "\n".join(message("ping", id=one) for one in (0, -1, "", "x" * 1025, None, 1.5, [], 2**63, 2**64 - 1)),
+    "cancelled": message("notifications/cancelled", {"requestId": 1}),
+    "responses": '{"jsonrpc":"2.0","id":1,"result":{}}\n{"jsonrpc":"2.0","result":{}}\n{"jsonrpc":"2.0","id":1}',
+    "faults": "\n".join(["", "NOT JSON", "{", "[]", "5", "[" * 70, '{"jsonrpc":"1.0","id":1,"method":"ping"}']),
+    "resources": "\n".join([HELLO, message("resources/list", {"cursor": "0"}, id=1), message("resources/read", {"uri": 5}, id=2),
+                            message("logging/setLevel", {"level": "debug"}, id=3), message("tools/call", {"name": "same", "arguments": {"conversation": "x"}}, id=4)]),
+}
+
+
 def seeds():
     stream = b"".join(frame(kind, payload) for kind, payload in MESSAGES.values())
     yield "frames", "messages", b"\x06" + stream
@@ -391,7 +415,7 @@ def seeds():
         yield "lying_guest", name, content
     for target, table in {
             "client_hello": HELLOS, "egress_frames": EGRESS, "channel_frames": CHANNELS, "artifact_names": NAMES, "guest_paths": PATHS, "host_patterns": HOSTS, "json": JSON,
-            "over_exec": CALLS, "manifest": MANIFESTS, "run_json": RUNS, "utf8": UTF8,
+            "mcp_messages": MCP, "over_exec": CALLS, "manifest": MANIFESTS, "run_json": RUNS, "utf8": UTF8,
             "values": VALUES, "config": CONFIGS}.items():
         for name, content in table.items():
             yield target, name, content

@@ -45,18 +45,21 @@ class Schemas:
         if self.folder is None:
             self.why_not = "the published schemas are not here: name their folder in CASEMATE_MCP_SCHEMAS"
 
-    def check(self, revision, name, value):
-        if self.why_not:
-            return
-        if revision not in self.read:
-            self.read[revision] = json.loads((self.folder / f"schema-{revision}.json").read_text())
-        schema = self.read[revision]
+    def validator(self, revision, name):
+        schema = json.loads((self.folder / f"schema-{revision}.json").read_text())
         key = "$defs" if "$defs" in schema else "definitions"
         if name not in schema[key]:
             raise AssertionError(f"{revision} has no {name}")
         cls = self.library.validators.validator_for(schema)
-        validator = cls({"$ref": f"#/{key}/{name}", key: schema[key]})
-        errors = [f"{list(error.absolute_path)}: {error.message[:300]}" for error in validator.iter_errors(value)]
+        return cls({"$ref": f"#/{key}/{name}", key: schema[key]})
+
+    def check(self, revision, name, value):
+        if self.why_not:
+            return
+        if (revision, name) not in self.read:
+            self.read[revision, name] = self.validator(revision, name)
+        errors = [f"{list(error.absolute_path)}: {error.message[:300]}"
+                  for error in self.read[revision, name].iter_errors(value)]
         if errors:
             raise AssertionError(f"not a {name} of {revision}: {errors}\n{json.dumps(value)[:1500]}")
 

@@ -487,7 +487,10 @@ class Ends(Telling):
 class Documents(McpCase):
     def test_every_configuration_shown_is_one_that_can_be_served(self):
         """docs/mcp.md"""
-        text = (ROOT / "docs/mcp.md").read_text()
+        page = ROOT / "docs/mcp.md"
+        if not page.exists():
+            self.skipTest("the pages were not copied")
+        text = page.read_text()
         found = 0
         for block in re.findall(r"^```json\n(.*?)^```$", text, re.M | re.S):
             (servers,) = json.loads(block).values()

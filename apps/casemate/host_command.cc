@@ -40,7 +40,8 @@ void make_nonblocking(const sys::UniqueFd& fd) {
   }
 }
 
-// The guardian of a command, a child of this process. Ends the command and reaps the guardian.
+// The guardian of a command with its watcher, which is the child of this process. Ends the command
+// and reaps it.
 class Guardian {
  public:
   Guardian(const std::string& command, const Pipe& input, const Pipe& output, const Pipe& errors)

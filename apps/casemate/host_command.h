@@ -42,6 +42,11 @@ inline constexpr std::size_t kKeptErrorBytes = 4096;
 // happens: also what left its group or session, as `timeout` and `setsid` do (on a kernel without
 // PROC_CHILDREN, the group alone). Nothing of it is left unreaped, and no descriptor open.
 //
+// Two processes of ours see to that, each also to what the other leaves when it is killed. What
+// cannot be had without a name space of its own, in which the command would not see the processes
+// that its owner sees: when both are killed at once, what the command itself started stays (the
+// command does not). What a command starts under another user (setuid) may not be ours to kill.
+//
 // May be called from several threads. SIGPIPE has to be ignored in this process, as
 // `prepare_standard_streams` makes it. Throws `std::system_error` when nothing can be started.
 HostCommandResult run_host_command(const std::string& command, std::string_view input,

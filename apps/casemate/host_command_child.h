@@ -13,9 +13,10 @@ struct HostCommandSetting {
   int host;
 };
 
-// The guardian: a copy of this process, made by a fork, that starts the command in a group of its
-// own and ends as it ends, after all that the command started. Async-signal-safe: other threads of
-// the host may have held any lock when the copy was made.
+// The guardian and its watcher: copies of this process, made by forks, of which one starts the
+// command in a group of its own and ends as it ends, after all that the command started, and the
+// other does so for it when it is killed; each sees when the other is. Runs in the child of a fork.
+// Async-signal-safe: other threads of the host may have held any lock when the copy was made.
 [[noreturn]] void guard_host_command(const HostCommandSetting& setting) noexcept;
 
 }  // namespace casemate::app

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -226,6 +227,60 @@ TEST_F(HostCommand, RunsOnManyThreadsAtOnce) {
     for (int round = 0; round < 10; ++round) expected += std::to_string(i);
     EXPECT_EQ(outputs[i], expected);
   }
+}
+
+// The first child that a process has by now, waited for.
+pid_t child_of(pid_t process) {
+  const std::string id = std::to_string(process);
+  pid_t child = 0;
+  while (child == 0) {
+    std::ifstream list("/proc/" + id + "/task/" + id + "/children");
+    list >> child;
+  }
+  return child;
+}
+
+// What a command leaves when one of the two that see to its end is killed: nothing. `which` is
+// told the process that stands above the command, and that one's parent.
+class HostCommandGuard : public HostCommand {
+ protected:
+  void kill_one(const std::function<pid_t(pid_t guardian, pid_t watcher)>& which) {
+    const std::string path = make_fifo("alive");
+    const sys::UniqueFd alive(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    // A background of its own session, and one of the command's; all have the FIFO open.
+    const std::string command = "exec 9>" + path +
+                                "; setsid sh -c 'setsid sleep 60 & sleep 60' & "
+                                "(trap '' TERM INT HUP; sleep 60) & "
+                                "echo $PPID >&9; sleep 60";
+    std::jthread killer([&] {
+      std::array<pollfd, 1> entries = {pollfd{alive.get(), POLLIN, 0}};
+      sys::poll_until(entries, std::chrono::steady_clock::now() + std::chrono::seconds(20));
+      std::array<char, 32> text{};
+      ASSERT_GT(::read(alive.get(), text.data(), text.size() - 1), 0);
+      const auto guardian = static_cast<pid_t>(std::stol(text.data()));
+      const std::string id = std::to_string(guardian);
+      std::ifstream status("/proc/" + id + "/stat");
+      std::string name;
+      std::string state;
+      pid_t watcher = 0;
+      status >> name >> name >> state >> watcher;
+      ASSERT_EQ(child_of(watcher), guardian);
+      ASSERT_EQ(::kill(which(guardian, watcher), SIGKILL), 0);
+    });
+    const HostCommandResult result = run(command);
+    EXPECT_EQ(result.end, End::exited);
+    EXPECT_EQ(result.status, 137);
+    killer.join();
+    EXPECT_EQ(read_to_the_end(alive.get()), "");
+  }
+};
+
+TEST_F(HostCommandGuard, ThatIsKilledLeavesNothingOfItsCommand) {
+  kill_one([](pid_t guardian, pid_t) { return guardian; });
+}
+
+TEST_F(HostCommandGuard, WhoseWatcherIsKilledLeavesNothingOfItsCommand) {
+  kill_one([](pid_t, pid_t watcher) { return watcher; });
 }
 
 TEST_F(HostCommand, EndsWithTheHostHoweverThatEnds) {

@@ -13,6 +13,7 @@
 #include "apps/casemate/verbs.h"
 #include "apps/casemate/wiring.h"
 #include "casemate/base/json.h"
+#include "casemate/base/one_line.h"
 #include "casemate/core/backend.h"
 #include "casemate/core/vocabulary.h"
 
@@ -75,10 +76,10 @@ std::string caps_text(const TransferLimits& limits) {
 }
 
 std::string text(const BackendDeclarations& declared, const BackendProbe& probe) {
-  std::string lines = fmt::format(
-      "{}: {}\n", declared.name,
-      probe.available ? std::string("available")
-                      : "not available: " + show_controls(options_named_here(probe.reason)));
+  std::string lines =
+      fmt::format("{}: {}\n", declared.name,
+                  probe.available ? std::string("available")
+                                  : "not available: " + one_line(options_named_here(probe.reason)));
   const auto line = [&lines](std::string_view name, std::string_view value) {
     lines += fmt::format("  {:<14}{}\n", name, value);
   };

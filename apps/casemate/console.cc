@@ -15,6 +15,7 @@
 #include <cstring>
 #include <optional>
 
+#include "casemate/base/one_line.h"
 #include "casemate/sys/poll.h"
 
 namespace casemate::app {
@@ -25,14 +26,8 @@ bool is_control(unsigned char byte) {
   return (byte < 0x20 && byte != '\n' && byte != '\t' && byte != '\r') || byte == 0x7f;
 }
 
-std::string one_line(std::string_view text) {
-  constexpr std::size_t kMaxLine = 4000;
-  std::string line;
-  for (const char c : show_controls(replace_invalid_utf8(text.substr(0, kMaxLine)))) {
-    line += c == '\n' || c == '\r' ? ' ' : c;
-  }
-  return line + '\n';
-}
+// Of what is said of a run.
+constexpr std::size_t kMaxLine = 4000;
 
 // How far the lines of our output are: what the process's descriptors are, this is of the process.
 // Any thread may write, and each write says what it left behind.
@@ -181,7 +176,8 @@ void say_error(std::string_view code, std::string_view message, std::string_view
 
 void say_line(std::string_view text) noexcept {
   try {
-    write_all(STDERR_FILENO, (standard_error_is_within_a_line() ? "\n" : "") + one_line(text));
+    write_all(STDERR_FILENO, (standard_error_is_within_a_line() ? "\n" : "") +
+                                 one_line(text.substr(0, kMaxLine)) + '\n');
   } catch (const std::exception&) {
     // Nobody reads standard error any more; the exit status still tells.
   }

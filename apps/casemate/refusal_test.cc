@@ -44,7 +44,7 @@ TEST(RefusalReport, IsOneLineWhateverTheMessageHolds) {
   const Said texts = said([] {
     report(in_words_of_the_command_line(InvalidArgument("a\nb\x1b[2J\xff")), OutputFormat::streams);
   });
-  EXPECT_EQ(texts.err, "casemate: error: InvalidArgument: a b^[[2J\xef\xbf\xbd\n");
+  EXPECT_EQ(texts.err, "casemate: error: InvalidArgument: a b\\x1b[2J\xef\xbf\xbd\n");
 }
 
 TEST(RefusalReport, IsAnObjectToo) {

@@ -1,5 +1,7 @@
 #include "casemate/base/log.h"
 
+#include "casemate/base/one_line.h"
+
 namespace casemate {
 
 std::string_view to_string(LogLevel level) {
@@ -21,7 +23,7 @@ void write_log(const Log& log, LogLevel level, std::string_view text) noexcept {
     return;
   }
   try {
-    log(level, text);
+    log(level, one_line(text));
   } catch (...) {
     // A diagnostic must not change what is being diagnosed, and there is nowhere else to say so.
   }

@@ -19,6 +19,13 @@ TEST(Log, PassesLevelAndText) {
   EXPECT_EQ(seen, "warning: w");
 }
 
+TEST(Log, WhatIsLoggedIsOneLineThatNoTerminalActsOn) {
+  std::string seen;
+  write_log([&](LogLevel, std::string_view text) { seen = text; }, LogLevel::info,
+            "a\x1b[2J\nb\xff\u202E\u2029\u0085\\n");
+  EXPECT_EQ(seen, "a\\x1b[2J b\uFFFD\\u{202e}\\u{2029}\\u{0085}\\n");
+}
+
 TEST(Log, WhatALogThrowsIsContained) {
   const Log log = [](LogLevel, std::string_view) { throw std::runtime_error("disk full"); };
   EXPECT_NO_THROW(write_log(log, LogLevel::info, "x"));

@@ -8,6 +8,8 @@
 #include <memory>
 #include <stdexcept>
 
+#include "casemate/base/one_line.h"
+
 namespace casemate {
 namespace {
 
@@ -265,6 +267,25 @@ std::string lower_case(std::string_view valid) {
     }
   }
   return lowered;
+}
+
+std::string one_line(std::string_view text) {
+  std::string line;
+  line.reserve(text.size());
+  while (!text.empty()) {
+    const Part part = first_part(text);
+    if (part.kind != PartKind::character) {
+      line += kReplacement;
+    } else if (part.code_point == U'\n' || part.code_point == U'\r') {
+      line += ' ';
+    } else if (part.code_point == U'\\') {
+      line += '\\';
+    } else {
+      line += escape_character(text.substr(0, part.length), part.code_point);
+    }
+    text.remove_prefix(part.length);
+  }
+  return line;
 }
 
 std::string escape_for_display(std::string_view bytes, std::size_t max_bytes) {

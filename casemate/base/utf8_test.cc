@@ -6,6 +6,8 @@
 
 #include <stdexcept>
 
+#include "casemate/base/one_line.h"
+
 namespace casemate {
 namespace {
 
@@ -178,6 +180,26 @@ TEST(Utf8, DisplayIsCutBetweenCharacters) {
   EXPECT_EQ(escape_for_display("abc\u20AC", 5), "abc...");
   EXPECT_EQ(escape_for_display("abc\n", 4), "abc...");
   EXPECT_EQ(escape_for_display(std::string(401, 'x')), std::string(400, 'x') + "...");
+}
+
+TEST(Utf8, ASentenceIsOneLineThatNoTerminalActsOn) {
+  EXPECT_EQ(one_line("first\nsecond\r\nthird"), "first second  third");
+  EXPECT_EQ(one_line("\x1b]0;title\x07\x7f\t\0"s), "\\x1b]0;title\\x07\\x7f\\t\\x00");
+  EXPECT_EQ(one_line("\u0085\u009B2J"), "\\u{0085}\\u{009b}2J");
+  EXPECT_EQ(one_line("a\u2028b\u2029c"), "a\\u{2028}b\\u{2029}c");
+  EXPECT_EQ(one_line("\u202Ecod\u202C \u2066x\u2069\u200F"),
+            "\\u{202e}cod\\u{202c} \\u{2066}x\\u{2069}\\u{200f}");
+  EXPECT_EQ(one_line("\xFF caf\u00E9"), "\uFFFD caf\u00E9");
+  EXPECT_EQ(one_line(std::string(10'000, 'x')), std::string(10'000, 'x'));
+}
+
+RC_GTEST_PROP(Utf8, ASentenceThatIsEscapedIsNotEscapedAgain, ()) {
+  const std::string bytes = *hostile_bytes();
+  const std::string line = one_line(bytes);
+  RC_ASSERT(is_valid_utf8(line));
+  RC_ASSERT(line.find_first_of("\n\r\t\x1b\x7f") == std::string::npos);
+  RC_ASSERT(one_line(line) == line);
+  RC_ASSERT(one_line(escape_for_display(bytes)) == escape_for_display(bytes));
 }
 
 RC_GTEST_PROP(Utf8, WhatIsDisplayedIsValidAndOfOneLine, ()) {

@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "casemate/base/one_line.h"
 #include "casemate/base/utf8.h"
 
 namespace casemate {
 
 HostToolAnswer HostToolAnswer::refused(std::string_view reason) {
-  return {false, fmt::format("Error: {}", replace_invalid_utf8(reason))};
+  return {false, fmt::format("Error: {}", one_line(reason))};
 }
 
 std::string quote_bounded(std::string_view text) {

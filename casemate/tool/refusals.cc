@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "casemate/base/one_line.h"
 #include "casemate/base/utf8.h"
 
 namespace casemate {
@@ -64,7 +65,7 @@ std::string sentence_for_model(const std::exception& failure) {
   if (const auto* refusal = dynamic_cast<const SandboxError*>(&failure)) {
     if (dynamic_cast<const ModelFacingRefusal*>(refusal) != nullptr ||
         dynamic_cast<const SandboxOutputError*>(refusal) != nullptr) {
-      own = replace_invalid_utf8(refusal->message());
+      own = one_line(refusal->message());
       text = own;
     } else {
       const auto* found = std::ranges::find(kSentences, refusal->code(), &Sentence::code);

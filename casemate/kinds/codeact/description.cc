@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <boost/json.hpp>
 #include <string_view>
 #include <vector>
 
 #include "casemate/base/json.h"
+#include "casemate/base/one_line.h"
 
 namespace casemate::codeact {
 namespace {
@@ -39,12 +39,6 @@ std::string network_sentence(const SandboxSpec& spec, bool has_tools) {
   for (const HostPattern& host : spec.egress_allow) hosts.push_back(host.text());
   return fmt::format("It can reach these hosts and no others: {}.{}", fmt::join(hosts, ", "),
                      beside);
-}
-
-// One line whatever the host wrote.
-std::string one_line(std::string text) {
-  std::ranges::replace_if(text, [](char each) { return each == '\n' || each == '\r'; }, ' ');
-  return text;
 }
 
 std::string host_tools_paragraph(const HostToolRegistry& registry) {

@@ -67,7 +67,7 @@ struct HostToolChannel::Connection {
   // A thread is at `unsent`.
   bool sending = false;
   std::size_t in_flight = 0;
-  // While none is in flight: since when.
+  // While none is in flight: since when nothing has come.
   sys::SteadyTime idle_since = sys::SteadyTime::clock::now();
   // Read together with others, and not begun: what may be under way at once, is.
   std::deque<ChannelRequest> waiting;
@@ -165,27 +165,29 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
   // With `mutex` held. Callers keep their connections for calls to come, and a pool of processes
   // may keep all that there are. False when every one has a call under way.
   bool retire_the_longest_idle() {
+    const auto now = sys::SteadyTime::clock::now();
     std::vector<std::pair<sys::SteadyTime, ConnectionPointer>> idle;
     for (const auto& [key, connection] : connections) {
       const std::lock_guard own(connection->mutex);
-      if (may_be_retired(*connection)) idle.emplace_back(connection->idle_since, connection);
+      if (may_be_retired(*connection, now)) idle.emplace_back(connection->idle_since, connection);
     }
     std::ranges::sort(idle, {}, [](const auto& each) { return each.first; });
-    return std::ranges::any_of(idle, [&](const auto& each) { return retire(each.second); });
+    return std::ranges::any_of(idle, [&](const auto& each) { return retire(each.second, now); });
   }
 
   // With the connection's mutex.
-  static bool may_be_retired(const Connection& connection) {
-    return !connection.cut_off && connection.in_flight == 0 && connection.unsent.empty() &&
-           !connection.half_read;
+  bool may_be_retired(const Connection& connection, sys::SteadyTime now) const {
+    if (connection.cut_off || connection.in_flight != 0 || !connection.unsent.empty()) return false;
+    return !connection.half_read ||
+           sys::later_than(connection.idle_since, options.request_patience) <= now;
   }
 
   // With `mutex` held. From here on nothing of it is begun, also what a thread may just be reading,
   // so what its caller sends can be sent again.
-  bool retire(const ConnectionPointer& connection) {
+  bool retire(const ConnectionPointer& connection, sys::SteadyTime now) {
     {
       const std::lock_guard own(connection->mutex);
-      if (!may_be_retired(*connection)) return false;
+      if (!may_be_retired(*connection, now)) return false;
       connection->cut_off = true;
     }
     say_goodbye(*connection, encode_try_again("the connection was needed for another caller."));
@@ -258,6 +260,7 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
       if (connection->cut_off) return false;
       if (going_on) {
         connection->half_read = !connection->reader.between_requests();
+        if (connection->half_read) connection->idle_since = sys::SteadyTime::clock::now();
         staying = requests.size() == 1 && (requests[0].id & kWaits) != 0 && !connection->half_read;
         begin(*connection, requests, staying);
       }
@@ -526,10 +529,11 @@ HostToolChannel::HostToolChannel(HostToolRun& run, HostToolChannelOptions option
     throw InvalidArgument("max_in_flight is 0; it takes at least 1",
                           "no request would ever be read");
   }
-  if (options.send_patience.count() <= 0) {
-    throw InvalidArgument(
-        fmt::format("send_patience is {} ns; it must be above 0", options.send_patience.count()),
-        "callers would be cut off for reading a moment later");
+  for (const auto& [name, patience] : {std::pair("send_patience", options.send_patience),
+                                       std::pair("request_patience", options.request_patience)}) {
+    if (patience.count() > 0) continue;
+    throw InvalidArgument(fmt::format("{} is {} ns; it must be above 0", name, patience.count()),
+                          "callers would be cut off for being a moment late");
   }
   state_ = std::make_shared<State>(run, std::move(options));
 }

@@ -13,7 +13,7 @@
 namespace casemate {
 
 // Open connections of one run. For one more, that one is closed which has had no call for longest;
-// where all have one under way, the one more is told so and closed.
+// where all have one under way or are sending one, the one more is told so and closed.
 inline constexpr std::size_t kMaxChannelConnections = 64;
 
 struct HostToolChannelOptions {
@@ -23,6 +23,9 @@ struct HostToolChannelOptions {
   std::size_t max_in_flight = 64;
   // A caller that takes nothing of its answers for so long is cut off. Above 0.
   std::chrono::nanoseconds send_patience = std::chrono::seconds(30);
+  // A caller that has sent half a request and nothing more for so long makes room for another one
+  // as if it had sent nothing. Above 0. One sends its request in one go, unless it was stopped.
+  std::chrono::nanoseconds request_patience = std::chrono::seconds(1);
 };
 
 // The socket of one run and what is said over it (channel_frame.h). Whoever can reach the socket

@@ -3,6 +3,7 @@ sandbox have them, against a socket that answers what it is told to. Refused or 
 believed, never a crash."""
 
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -20,6 +21,16 @@ try:
 except casemate_tools.HostToolError as error:
     print(error, file=sys.stderr)
     sys.exit(1)
+"""
+# The second time when it is told to.
+TWICE = """
+import sys, casemate_tools
+print(casemate_tools.call("f", a=0), end=" ", flush=True)
+sys.stdin.readline()
+try:
+    print(casemate_tools.call("f", a=1))
+except casemate_tools.HostToolError:
+    print("lost")
 """
 NONSENSE = "Error: the host's answer makes no sense.\n"
 LOST = "Error: the connection to the host was lost; whether the call was made is not known.\n"
@@ -133,6 +144,59 @@ class Callers(Case):
                                                    else answer(b"true")])
                 status, out, _ = self.run_argv(argv, host)
                 self.assertEqual((status, out.strip().lower(), len(host.requests)), (0, "true", 4))
+
+    def test_a_kept_connection_that_the_host_ended_is_replaced_and_nothing_asked_twice(self):
+        """Whether it ends it behind an answer, later with a word, later without one, or with the next
+        request unread; a call that may have been made is not repeated."""
+        goodbye = answer(b"Error: needed.", kind=2, number=0)
+        ways = {
+            "behind an answer": ([answer(b"1") + goodbye], None, "1 2"),
+            "later, with a word": ([answer(b"1"), goodbye], None, "1 2"),
+            "later, without a word": ([answer(b"1")], None, "1 2"),
+            "with a request unread": ([answer(b"1")], goodbye, "1 2"),
+            "with a request read": ([answer(b"1")], b"", "1 lost"),
+        }
+        for way, (first, second, expected) in ways.items():
+            with self.subTest(way=way), tempfile.TemporaryDirectory() as folder:
+                asked = []
+                with socket.socket(socket.AF_UNIX) as listening:
+                    listening.bind(folder + "/s")
+                    listening.listen(4)
+                    listening.settimeout(60)
+                    caller = subprocess.Popen(
+                        ["/usr/bin/python3", "-c", TWICE], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                        env={"CASEMATE_HOST_TOOLS": folder + "/s", "PYTHONDONTWRITEBYTECODE": "1",
+                             "PYTHONPATH": str(ROOT / "casemate" / "guest" / "support")})
+
+                    def request(connection):
+                        head = connection.recv(4, socket.MSG_WAITALL)
+                        asked.append(connection.recv(struct.unpack("<I", head)[0], socket.MSG_WAITALL)[-2:-1])
+
+                    connection, _ = listening.accept()
+                    self.addCleanup(connection.close)
+                    request(connection)
+                    for part in first:
+                        connection.sendall(part)
+                    self.assertEqual(caller.stdout.read(2), b"1 ")
+                    if second is None:
+                        connection.close()
+                    caller.stdin.write(b"go on\n")
+                    caller.stdin.flush()
+                    if second == b"":
+                        request(connection)
+                        connection.close()
+                    elif second is not None:
+                        select.select([connection], [], [], 60)
+                        connection.sendall(second)
+                        connection.shutdown(socket.SHUT_RDWR)
+                    if expected == "1 2":
+                        again, _ = listening.accept()
+                        self.addCleanup(again.close)
+                        request(again)
+                        again.sendall(answer(b"2"))
+                    out, _ = caller.communicate(timeout=60)
+                    self.assertEqual("1 " + out.decode().strip(), expected)
+                    self.assertEqual(asked, [b"0", b"1"])
 
     def test_what_is_no_request_is_not_asked_again(self):
         for who, argv in self.callers():

@@ -34,19 +34,13 @@ _MAX_ANSWER = 1 << 30
 _READ = 4096
 
 _ADDRESS = os.environ.get("CASEMATE_HOST_TOOLS", "/casemate/call/host-tools.sock")
-_NAMES = os.environ.get("CASEMATE_HOST_TOOL_NAMES", "")
+_NAMES = os.environ.get("CASEMATE_HOST_TOOL_NAMES", "").split()
 
 # Connections that are kept while nobody uses them. The host takes 64 of a run, for all its processes,
 # and ends those that have had no call for longest when there are more callers.
 _MAX_IDLE = 8
 # How long a call waits for the host to take one more.
 _CONNECT_PATIENCE = 30.0
-
-# Of Python's grammar; the module `keyword` might be the program's.
-_KEYWORDS = frozenset(
-    "False None True and as assert async await break class continue def del elif else except "
-    "finally for from global if import in is lambda nonlocal not or pass raise return try while "
-    "with yield".split())
 
 
 class HostToolError(RuntimeError):
@@ -155,11 +149,13 @@ def _receive_rest(connection, data, count):
 
 
 def _exchange(connection, request):
-    """The answer's bytes and what has come behind it; empty when the host closed without one."""
+    """The answer's bytes and what has come behind it; empty when the host closed without one, None
+    when it did so before it had the whole request."""
+    lost = b""
     try:
         connection.sendall(request)
     except (BrokenPipeError, ConnectionResetError):
-        pass  # why may be there to be read
+        lost = None  # why may be there to be read
     try:
         data = connection.recv(_READ)
         if len(data) < _HEADER_BYTES:
@@ -168,9 +164,9 @@ def _exchange(connection, request):
             size = 4 + int.from_bytes(data[:4], "little")
             if len(data) < size <= _MAX_ANSWER:
                 data = _receive_rest(connection, data, size)
-        return data
+        return data or lost
     except ConnectionResetError:
-        return b""
+        return lost
 
 
 def _take_apart(answer):
@@ -232,6 +228,8 @@ def call(name, /, **arguments):
             raise
         if not answer:
             connection.close()
+            if kept and answer is None:
+                continue
             raise HostToolError("Error: the connection to the host was lost; whether the call was "
                                 "made is not known.")
         try:
@@ -260,6 +258,14 @@ def call(name, /, **arguments):
     raise HostToolError(value)
 
 
+# -- By attribute: from here on also the file transport's module (over_exec_module.cc) --------------
+
+# Of Python's grammar; the module `keyword` might be the program's.
+_KEYWORDS = frozenset(
+    "False None True and as assert async await break class continue def del elif else except "
+    "finally for from global if import in is lambda nonlocal not or pass raise return try while "
+    "with yield".split())
+
 _functions = None
 
 
@@ -268,7 +274,7 @@ def _by_attribute():
     global _functions
     if _functions is None:
         table = {}
-        for name in sorted(_NAMES.split()):
+        for name in sorted(_NAMES):
             attribute = name
             if not name.isascii():
                 import unicodedata

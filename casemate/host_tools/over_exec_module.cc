@@ -7,12 +7,20 @@
 #include "casemate/core/errors.h"
 #include "casemate/host_tools/over_exec_guest.h"
 
+// Cut out of casemate/guest/support/casemate_tools.py by the build.
+extern "C" const char casemate_embedded_by_attribute_0[];
+extern "C" const char casemate_embedded_by_attribute_0_end[];
+
 namespace casemate {
 namespace {
 
-// What follows the three generated lines (_NAMES, _LIMIT, _TIMEOUT). The files it reads and writes:
-// over_exec_request.h.
-constexpr std::string_view kRest = R"py(
+std::string_view by_attribute() {
+  return {casemate_embedded_by_attribute_0, casemate_embedded_by_attribute_0_end};
+}
+
+// What follows the three generated lines (_NAMES, _LIMIT, _TIMEOUT), before what the channel's
+// module has too. The files it reads and writes: over_exec_request.h.
+constexpr std::string_view kCalling = R"py(
 import os
 import sys
 import time
@@ -32,11 +40,6 @@ try:
     import json
 finally:
     sys.path[:] = _paths
-
-_KEYWORDS = frozenset(
-    "False None True and as assert async await break class continue def del elif else except "
-    "finally for from global if import in is lambda nonlocal not or pass raise return try while "
-    "with yield".split())
 
 # All below are taken; several threads may set it back a little, which does no harm.
 _next = 1
@@ -106,42 +109,6 @@ def call(name, /, **arguments):
             raise HostToolError("Error: the host did not answer within %g seconds." % _TIMEOUT)
         time.sleep(_POLL)
 
-
-_functions = None
-
-
-def _by_attribute():
-    """The host's functions whose names can be written after a dot, as Python reads them."""
-    global _functions
-    if _functions is None:
-        table = {}
-        for name in sorted(_NAMES):
-            attribute = name
-            if not name.isascii():
-                import unicodedata
-                attribute = unicodedata.normalize("NFKC", name)
-            if (attribute.isidentifier() and attribute not in _KEYWORDS
-                    and not attribute.startswith("__")):
-                table.setdefault(attribute, name)
-        _functions = table
-    return _functions
-
-
-def __getattr__(attribute):
-    name = _by_attribute().get(attribute)
-    if name is None:
-        raise AttributeError(f"module 'casemate_tools' has no attribute {attribute!r}")
-
-    def function(**arguments):
-        return call(name, **arguments)
-
-    function.__name__ = function.__qualname__ = attribute
-    function.__doc__ = f"Calls the host's function {name!r}."
-    return function
-
-
-def __dir__():
-    return sorted({*__all__, *_by_attribute()})
 )py";
 
 std::string names_as_literal(const std::vector<std::string>& names) {
@@ -165,9 +132,9 @@ std::string over_exec_module(const OverExecModule& module) {
       module.max_calls ? fmt::format("{} + 1", *module.max_calls) : std::string("None");
   std::string text = fmt::format(
       "\"\"\"Functions of the host that this program may call.\"\"\"\n"
-      "_NAMES = {}\n_LIMIT = {}\n_TIMEOUT = {}\n{}",
+      "_NAMES = {}\n_LIMIT = {}\n_TIMEOUT = {}\n{}\n\n{}",
       names_as_literal(module.names), limit,
-      std::chrono::duration<double>(module.call_timeout).count(), kRest);
+      std::chrono::duration<double>(module.call_timeout).count(), kCalling, by_attribute());
   if (text.size() > kHostToolModuleBytes) {
     throw InvalidArgument(fmt::format("the module for {} host tools has {} bytes; it may have {}",
                                       module.names.size(), text.size(), kHostToolModuleBytes),

@@ -84,11 +84,11 @@ struct HostToolEvent {
 // is not empty, is called exactly once with the answer. Either may come from any thread, the second
 // from another one than the first. What they throw is logged and contained.
 //
-// Either may wait, for other calls of the same run too: it holds up its own call alone. That costs
-// a thread of the host's for as long (one for each call that is waited in, up to the calls that may
-// be on their way: 64 of each of 64 connections), the call's time goes on meanwhile only once it
-// was admitted (`timeout` counts from after the first), the time of an answer is not bounded by
-// `timeout` any more (the second), and a run that is closed waits for it only `close_patience`.
+// Either may wait, for other calls of the same run too: it holds up its own call alone. What that
+// costs: a thread of the host's for each call in which one waits, of which there may be as many as
+// calls on their way (64 of each of 64 connections); the call's `timeout`, which begins after the
+// first has returned and has no power over the second; and, for a run that is closed meanwhile, its
+// `close_patience`, after which the thread is left to itself.
 using HostToolObserver =
     std::function<std::function<void(const HostToolAnswer&)>(const HostToolEvent&)>;
 

@@ -24,12 +24,13 @@ int mcp_verb(const ParsedLine& line, const Config& config) {
   const StopRequests stop;
   ServerLog server_log(line.has("-v") ? LogLevel::debug : LogLevel::warning);
   const Log log = server_log.log();
-  const Backends backends = make_backends(config, log);
+  Backends backends;
   std::optional<McpOptions> options;
   images::ImageReference image;
   read_line(line, [&](const ParsedLine& given) {
     refuse_operands(given);
     McpOptions read = read_mcp_options(given, host_variable);
+    backends = make_backends(config, log, read.sandbox.server_names);
     refuse_unknown_backend(read.sandbox, backends);
     image = images::parse_image_reference(read.sandbox.image);
     options = std::move(read);

@@ -30,6 +30,7 @@ CodeactToolOptions tool_options(const McpOptions& options, const Log& log) {
   tool.image = sandbox.image;
   tool.environment = sandbox.environment;
   tool.exec_timeout = sandbox.timeout;
+  tool.egress_allow = sandbox.egress_allow;
   tool.files_in = sandbox.files_in;
   tool.files_out = sandbox.files_out;
   tool.resources = sandbox.resources;
@@ -55,7 +56,7 @@ mcp::ServerOptions make_mcp_server(const McpOptions& options, const Backends& ba
                                    const Log& log) {
   const SandboxRouter router = make_router(options.sandbox, backends, log);
   CodeactToolOptions tool = tool_options(options, log);
-  const bool reaches_out = tool.host_tools != nullptr;
+  const bool reaches_out = tool.host_tools != nullptr || !tool.egress_allow.empty();
   const auto store = make_store(options);
   tool.file_store = store;
   std::optional<OutDirectory> made;

@@ -16,11 +16,12 @@ namespace casemate::app {
 
 int run(const ParsedLine& line, const Config& config) {
   const Log log = make_log(line);
-  const Backends backends = make_backends(config, log);
+  Backends backends;
   std::optional<RunOptions> options;
   images::ImageReference image;
   read_line(line, [&](const ParsedLine& given) {
     RunOptions read = read_run_options(given, host_variable);
+    backends = make_backends(config, log, read.server_names);
     refuse_unknown_backend(read, backends);
     image = images::parse_image_reference(read.image);
     options = std::move(read);

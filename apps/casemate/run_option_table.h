@@ -50,6 +50,15 @@ inline constexpr auto kRunOptions = std::to_array<OptionSpec>({
     {"--out-dir", "DIR", kOnce, "none; required with --output and --manifest",
      "where outputs land; made when it is not there", "--out-dir out", ValueForm::directory},
     {"--overwrite", "", kOnce, "refuse", "outputs may replace files", "--overwrite"},
+    {"--allow", "HOST[:PORT]", kMany, "none: no network",
+     "a host that programs may reach: a name, *.suffix (every name below it) or an IP address "
+     "([...] around IPv6), on ports 80 and 443 or on PORT; everything that a program can read "
+     "can go there",
+     "--allow pypi.org --allow db.example.org:5432"},
+    {"--no-sni-check", "", kOnce, "off: it must",
+     "TLS to an allowed host need not name that host (SNI): for clients that leave it out; a "
+     "server that answers for many names can then be asked for any of them",
+     "--no-sni-check"},
     {"--host-tool", "NAME=COMMAND", kMany, "none",
      "a function of this host that the program may call as casemate_tools.call(\"NAME\", "
      "key=value): COMMAND, run by `sh -c` here and as you, reads the arguments, a JSON object, on "

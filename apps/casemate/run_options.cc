@@ -233,6 +233,10 @@ RunOptions read_sandbox_options(const ParsedLine& line, const HostVariable& host
     options.denied_identities.insert(parse_identity(one_of("--deny-identity", text, kIdentities)));
   }
   read_host_tools(line, options);
+  for (const std::string& text : line.values("--allow")) {
+    options.egress_allow.push_back(HostPattern::parse(text));
+  }
+  if (line.has("--no-sni-check")) options.server_names = ServerNameCheck::no;
   read_labels(line, options);
   options.image = line.value_or("--image", "host");
   read_environment(line, host_variable, options);

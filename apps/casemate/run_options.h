@@ -12,9 +12,11 @@
 #include "apps/casemate/host_tool_setting.h"
 #include "apps/casemate/host_variable.h"
 #include "apps/casemate/option_parser.h"
+#include "casemate/core/host_pattern.h"
 #include "casemate/core/limits.h"
 #include "casemate/core/spec.h"
 #include "casemate/core/vocabulary.h"
+#include "casemate/egress/gateway.h"
 
 namespace casemate::app {
 
@@ -39,6 +41,8 @@ struct RunOptions {
   std::map<std::string, std::string> environment;
   std::optional<std::string> backend;
   HostToolSettings host_tools;
+  std::vector<HostPattern> egress_allow;
+  ServerNameCheck server_names = ServerNameCheck::yes;
   SandboxKey key;
   // The thread of the key was made up for this run, so that nobody else can be using it.
   bool own_key = false;

@@ -52,6 +52,7 @@ SandboxSpec make_spec(const RunOptions& options, CodeactOutputs outputs,
   spec.host_tools = std::move(host_tools);
   spec.files_in = options.files_in;
   spec.files_out = options.files_out;
+  spec.egress_allow = options.egress_allow;
   spec.resources = options.resources;
   spec.labels = options.labels;
   spec.keep_idle = options.keep.value_or(std::chrono::milliseconds{0});

@@ -46,8 +46,11 @@ LinuxBackendOptions linux_options(const Config& config, Log log) {
   return options;
 }
 
-std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config, Log log) {
-  return {std::make_shared<LinuxBackend>(linux_options(config, std::move(log)))};
+std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config, Log log,
+                                                           ServerNameCheck server_names) {
+  LinuxBackendOptions options = linux_options(config, std::move(log));
+  options.egress.server_names = server_names;
+  return {std::make_shared<LinuxBackend>(std::move(options))};
 }
 
 void refuse_operands(const ParsedLine& line) {

@@ -8,6 +8,7 @@
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/base/log.h"
 #include "casemate/core/backend.h"
+#include "casemate/egress/gateway.h"
 #include "casemate/images/store.h"
 
 namespace casemate::app {
@@ -22,7 +23,9 @@ images::ImageStoreOptions image_store_options(const Config& config, Log log);
 LinuxBackendOptions linux_options(const Config& config, Log log);
 
 // Every backend of this build, in the order in which they are preferred: cheapest first.
-std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config, Log log);
+// `server_names` is what TLS clients of programs are held to.
+std::vector<std::shared_ptr<SandboxBackend>> make_backends(
+    const Config& config, Log log, ServerNameCheck server_names = ServerNameCheck::yes);
 
 // Throws `InvalidArgument` when a verb that takes no words was given some.
 void refuse_operands(const ParsedLine& line);

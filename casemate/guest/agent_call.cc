@@ -311,8 +311,7 @@ std::unique_ptr<Call> AgentSandbox::open_call(const CallProfile& profile,
   if (control.stop.stop_requested()) {
     throw SandboxCancelled("the call was cancelled by its caller");
   }
-  if (parts_->held && profile.expects && profile.id.empty() && profile.host_tool_socket < 0 &&
-      !parts_->egress) {
+  if (parts_->held && profile.expects && profile.id.empty() && profile.host_tool_socket < 0) {
     if (std::unique_ptr<Call> call = parts_->held(*profile.expects)) return call;
   }
   sys::UniqueFd stream = parts_->connect(control);

@@ -9,7 +9,9 @@
 #include "casemate/backends/linux/lease.h"
 #include "casemate/backends/linux/linux_backend_impl.h"
 #include "casemate/backends/linux/spec_check.h"
+#include "casemate/core/egress.h"
 #include "casemate/core/errors.h"
+#include "casemate/egress/gateway.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent_sandbox.h"
 #include "casemate/guest/connection.h"
@@ -144,7 +146,7 @@ guest::AgentSandboxParts LinuxBackend::Impl::parts_of(
                 .isolation = Isolation::container,
                 .reused = reused,
                 .image = record.image,
-                .egress = Egress::closed,
+                .egress = record.egress,
                 .work_dir = record.work_dir,
                 .limits_not_held = record.limits_not_held};
   parts.connect = [held](const CallControl&) {
@@ -169,6 +171,17 @@ guest::AgentSandboxParts LinuxBackend::Impl::parts_of(
   };
   parts.environment = record.environment;
   parts.first_process = [held] { return agent_of(held->lease.get()); };
+  if (record.egress == Egress::allowlist) {
+    parts.door_rules = door_rules(record.egress_allow);
+    EgressOptions egress = options_.egress;
+    egress.allow = record.egress_allow;
+    egress.log = options_.log;
+    parts.egress = [egress = std::move(egress)](std::string_view call) {
+      EgressOptions own = egress;
+      own.call = call;
+      return std::make_unique<EgressGateway>(std::move(own));
+    };
+  }
   // For a handle that outlives the backend.
   parts.lease = held;
   parts.log = options_.log;

@@ -45,6 +45,8 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
                 .work_dir = spec.work_dir,
                 .created = boot_time(),
                 .labels = spec.labels,
+                .egress = spec.egress,
+                .egress_allow = spec.egress_allow,
                 .limits_not_held = {},
                 .groups = groups_.layout,
                 .ungrouped = {},

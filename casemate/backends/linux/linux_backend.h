@@ -11,6 +11,7 @@
 #include "casemate/core/backend.h"
 #include "casemate/core/sandbox.h"
 #include "casemate/core/spec.h"
+#include "casemate/egress/gateway.h"
 #include "casemate/images/store.h"
 
 namespace casemate {
@@ -51,6 +52,9 @@ struct LinuxBackendOptions {
   // Where images other than `host` and `dir:` are kept, and how they are brought there.
   images::ImageStoreOptions images{};
   std::optional<WarmPool> warm_pool{};
+  // How calls of sandboxes in `allowlist` are served by this process; the list, the log and the
+  // call's name are filled in. Nothing of it counts for the sandbox itself.
+  EgressOptions egress{};
 };
 
 // Sandboxes out of the kernel's own parts, without a daemon or a setuid helper: namespaces, a root

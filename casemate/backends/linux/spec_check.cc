@@ -124,7 +124,7 @@ BackendDeclarations declare(const ControlGroupLayout& layout) {
   BackendDeclarations declared{
       .name = std::string(kLinuxBackendName),
       .isolation = Isolation::container,
-      .egress_modes = {Egress::closed},
+      .egress_modes = {Egress::allowlist, Egress::closed},
       .capabilities = {Capability::exec, Capability::files_in, Capability::files_out,
                        Capability::files_list, Capability::files_delete, Capability::host_tools},
       .limits = {.files_in = kCeiling, .files_out = kCeiling},

@@ -30,7 +30,7 @@ TEST(LinuxDeclarations, ClaimTheRungAndNoMoreThanTheMachineHolds) {
   const BackendDeclarations declared = declare(everything());
   EXPECT_EQ(declared.name, "linux");
   EXPECT_EQ(declared.isolation, Isolation::container);
-  EXPECT_EQ(declared.egress_modes, std::set<Egress>{Egress::closed});
+  EXPECT_EQ(declared.egress_modes, (std::set<Egress>{Egress::allowlist, Egress::closed}));
   EXPECT_EQ(join_names(declared.capabilities),
             "exec, host_tools, files_in, files_out, files_list, files_delete");
   EXPECT_EQ(declared.limits.files_in.max_bytes_per_file, 64 * kMiB);

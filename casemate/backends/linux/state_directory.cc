@@ -107,6 +107,8 @@ std::string encode_record(const Record& record) {
   for (const auto& [name, value] : record.environment) {
     environment.push_back(json::array{text_value(name), text_value(value)});
   }
+  json::array egress_allow;
+  for (const HostPattern& entry : record.egress_allow) egress_allow.emplace_back(entry.text());
   return serialise_json(json::object{{"version", kRecordVersion},
                                      {"id", record.id},
                                      {"scope", text_value(record.key.scope)},
@@ -119,6 +121,8 @@ std::string encode_record(const Record& record) {
                                      {"created", record.created},
                                      {"environment", std::move(environment)},
                                      {"labels", std::move(labels)},
+                                     {"egress", to_string(record.egress)},
+                                     {"egress_allow", std::move(egress_allow)},
                                      {"limits_not_held", names_of(record.limits_not_held)},
                                      {"groups", encode_layout(record.groups)},
                                      {"ungrouped", names_of(record.ungrouped)},
@@ -143,6 +147,14 @@ std::map<std::string, std::string> pairs_of(const json::value& value) {
     pairs.emplace(text_of(pair.at(0)), text_of(pair.at(1)));
   }
   return pairs;
+}
+
+Egress egress_of(const json::value& value) { return parse_egress(text_of(value)); }
+
+std::vector<HostPattern> patterns_of(const json::value& value) {
+  std::vector<HostPattern> patterns;
+  for (const auto& entry : value.as_array()) patterns.push_back(HostPattern::parse(text_of(entry)));
+  return patterns;
 }
 
 std::uint64_t number_of(const json::value& value) { return value.to_number<std::uint64_t>(); }
@@ -181,6 +193,8 @@ std::optional<Record> decode_record(std::string_view text) {
     read("work_dir", record.work_dir, text_of);
     read("created", record.created, number_of);
     read("labels", record.labels, pairs_of);
+    read("egress", record.egress, egress_of);
+    read("egress_allow", record.egress_allow, patterns_of);
     read("limits_not_held", record.limits_not_held, limits_of);
     read("groups", record.groups,
          [](const json::value& groups) { return decode_layout(groups.as_object()); });

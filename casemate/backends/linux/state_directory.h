@@ -25,6 +25,7 @@
 
 #include "casemate/backends/linux/control_groups.h"
 #include "casemate/core/control.h"
+#include "casemate/core/host_pattern.h"
 #include "casemate/core/limits.h"
 #include "casemate/core/spec.h"
 #include "casemate/sys/unique_fd.h"
@@ -45,6 +46,9 @@ struct Record {
   // CLOCK_BOOTTIME, in nanoseconds.
   std::uint64_t created = 0;
   std::map<std::string, std::string> labels;
+  // What its calls may reach, also for a process that did not make it.
+  Egress egress = Egress::closed;
+  std::vector<HostPattern> egress_allow;
   std::set<Limit> limits_not_held;
   // Where its control groups are, also for a process that would make its own elsewhere.
   ControlGroupLayout groups;

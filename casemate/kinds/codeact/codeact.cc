@@ -131,6 +131,7 @@ std::vector<Tool> make_codeact_tools(const SandboxRouter& router, std::string ag
       .host_tools = options.host_tools,
       .files_in = options.files_in,
       .files_out = options.files_out,
+      .egress_allow = options.egress_allow,
       .resources = options.resources,
       .labels = options.labels,
       .keep_idle = options.keep_idle,

@@ -43,6 +43,8 @@ struct CodeactToolOptions {
   std::optional<std::string> image{};
   std::optional<std::string> image_id{};
   std::chrono::nanoseconds exec_timeout = kDefaultCodeactTimeout;
+  // Hosts that programs may reach; none: no network. The model is told them.
+  std::vector<HostPattern> egress_allow{};
   TransferLimits files_in = kDefaultTransferLimits;
   TransferLimits files_out = kDefaultCodeactFilesOut;
   // A result carries at most so many bytes of each stream, head and tail.

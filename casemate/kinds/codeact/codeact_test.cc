@@ -48,6 +48,16 @@ TEST(CodeactSpec, AsksForNoMoreThanItNeeds) {
   EXPECT_EQ(spec.files_out, (TransferLimits{8 * kMiB, 32 * kMiB, 8}));
 }
 
+TEST(CodeactSpec, ReachesTheHostsThatAreListedEachOnce) {
+  CodeactSpecOptions options;
+  const HostPattern one = HostPattern::parse("pypi.org");
+  const HostPattern other = HostPattern::parse("*.example.org:8443");
+  options.egress_allow = {one, other, HostPattern::parse("PyPI.org.")};
+  const SandboxSpec spec = codeact_sandbox_spec(options);
+  EXPECT_EQ(spec.egress, Egress::allowlist);
+  EXPECT_EQ(spec.egress_allow, (std::vector<HostPattern>{one, other}));
+}
+
 TEST(CodeactSpec, AsksForFilesOutWithAnyModeOfOutputs) {
   for (const CodeactOutputs outputs : {CodeactOutputs::declared, CodeactOutputs::manifest}) {
     CodeactSpecOptions options;

@@ -71,6 +71,43 @@ INSTANTIATE_TEST_SUITE_P(EachCombination, DescriptionWithHostTools,
                                                           CodeactOutputs::declared,
                                                           CodeactOutputs::manifest)));
 
+class DescriptionWithHosts : public Description {
+ protected:
+  static CodeactSpecOptions options_for(CodeactOutputs outputs) {
+    CodeactSpecOptions options;
+    options.outputs = outputs;
+    options.egress_allow = {HostPattern::parse("pypi.org"),
+                            HostPattern::parse("*.example.org:8443")};
+    return options;
+  }
+};
+
+TEST_P(DescriptionWithHosts, IsWhatAReviewerRead) {
+  const auto [files, outputs] = GetParam();
+  const CodeactSpecOptions options = options_for(outputs);
+  expect_golden(fmt::format("codeact/description_hosts_{}_{}.txt",
+                            files == SharedFiles::yes ? "files" : "no_files", to_string(outputs)),
+                tool_description(codeact_sandbox_spec(options), files, outputs) + "\n\n" +
+                    tool_parameters(files, outputs));
+}
+
+TEST_P(DescriptionWithHosts, IsWhatAReviewerReadBesideHostTools) {
+  const auto [files, outputs] = GetParam();
+  CodeactSpecOptions options = options_for(outputs);
+  options.host_tools = two_tools();
+  expect_golden(
+      fmt::format("codeact/description_hosts_tools_{}_{}.txt",
+                  files == SharedFiles::yes ? "files" : "no_files", to_string(outputs)),
+      tool_description(codeact_sandbox_spec(options), files, outputs, options.host_tools.get()) +
+          "\n\n" + tool_parameters(files, outputs));
+}
+
+INSTANTIATE_TEST_SUITE_P(EachCombination, DescriptionWithHosts,
+                         testing::Combine(testing::Values(SharedFiles::no, SharedFiles::yes),
+                                          testing::Values(CodeactOutputs::none,
+                                                          CodeactOutputs::declared,
+                                                          CodeactOutputs::manifest)));
+
 TEST(CodeactDescription, AnEmptyRegistryReadsLikeNone) {
   const HostToolRegistry empty;
   const SandboxSpec spec = codeact_sandbox_spec();

@@ -423,6 +423,8 @@ CodeactRun run_codeact(const CodeactWiring& wiring, const SandboxKey& key,
     begun.host_tools->close();
     run.host_tool_calls = begun.host_tools->counters().dispatched;
   }
+  // What it still had open ends with it.
+  run.egress = begun.call.call().end_egress();
   run.timings.run = watch.lap();
   codeact::append_outcome_notes(run, wiring.spec, request.timeout);
   collect(wiring, request, begun.call, control, run);

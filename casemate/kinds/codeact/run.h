@@ -14,6 +14,7 @@
 
 #include "casemate/base/log.h"
 #include "casemate/core/control.h"
+#include "casemate/core/egress.h"
 #include "casemate/core/exec.h"
 #include "casemate/core/sandbox.h"
 #include "casemate/core/spec.h"
@@ -112,6 +113,8 @@ struct CodeactRun {
   std::vector<std::string> notes;
   // Calls of host tools that the program made, the refused ones among them.
   std::uint64_t host_tool_calls = 0;
+  // What the program asked to reach outside, and what came of it, in that order.
+  std::vector<EgressRecord> egress;
   CodeactTimings timings;
 };
 

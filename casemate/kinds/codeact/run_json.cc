@@ -52,6 +52,20 @@ json::value error_json(std::string_view code, std::string_view message, std::str
   return {{"code", code}, {"message", message}, {"hint", hint}};
 }
 
+// Why is for the operator: it may name addresses of a network that no model has to know.
+json::array egress_json(const std::vector<EgressRecord>& records, ArtifactPaths paths) {
+  json::array list;
+  for (const EgressRecord& record : records) {
+    list.push_back({{"host", record.host},
+                    {"port", record.port},
+                    {"decision", to_string(record.decision)},
+                    {"reason", paths == ArtifactPaths::shown ? record.reason : ""},
+                    {"bytes_out", record.bytes_out},
+                    {"bytes_in", record.bytes_in}});
+  }
+  return list;
+}
+
 const CodeactRun* carried_run(const std::exception& failure) {
   return dynamic_cast<const CodeactRun*>(&failure);
 }
@@ -89,7 +103,7 @@ std::string codeact_run_json(const CodeactRun& run, ArtifactPaths paths) {
   json::array not_held;
   for (const Limit limit : run.sandbox.limits_not_held) not_held.emplace_back(to_string(limit));
   object["limits_not_held"] = std::move(not_held);
-  object["egress"] = json::array();
+  object["egress"] = egress_json(run.egress, paths);
   object["sandbox"] = sandbox_json(run.sandbox);
   object["timing_ms"] = {
       {"acquire", milliseconds(run.timings.acquire)},

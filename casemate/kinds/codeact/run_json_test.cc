@@ -36,6 +36,12 @@ CodeactRun full_run() {
                        .message = "/host/b",
                        .hint = "--overwrite",
                        .sentence = "Error: S."};
+  run.egress = {{.host = "pypi.org",
+                 .port = 443,
+                 .decision = EgressDecision::denied,
+                 .reason = "leads to 10.0.0.1",
+                 .bytes_out = 1,
+                 .bytes_in = 2}};
   run.timings = {std::chrono::nanoseconds(1234567), std::chrono::nanoseconds(2000499),
                  std::chrono::milliseconds(3), std::chrono::nanoseconds(0),
                  std::chrono::milliseconds(10)};
@@ -52,6 +58,7 @@ TEST(CodeactRunJson, HidesHostPathsAndOperatorTextFromModels) {
   const std::string text = codeact_run_json(full_run(), ArtifactPaths::hidden);
   EXPECT_EQ(text.find("/host"), std::string::npos);
   EXPECT_EQ(text.find("overwrite"), std::string::npos);
+  EXPECT_EQ(text.find("10.0.0.1"), std::string::npos);
   EXPECT_EQ(parsed(text).at("error").at("message").as_string(), "S.");
   EXPECT_FALSE(parsed(text).at("artifacts").at(0).as_object().contains("path"));
 }

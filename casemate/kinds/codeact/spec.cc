@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 
@@ -57,6 +59,12 @@ SandboxSpec codeact_sandbox_spec(const CodeactSpecOptions& options) {
   spec.files_in = options.files_in;
   spec.files_out = options.files_out;
   spec.resources = options.resources;
+  for (const HostPattern& host : options.egress_allow) {
+    if (std::ranges::find(spec.egress_allow, host) == spec.egress_allow.end()) {
+      spec.egress_allow.push_back(host);
+    }
+  }
+  spec.egress = spec.egress_allow.empty() ? Egress::closed : Egress::allowlist;
   return spec;
 }
 

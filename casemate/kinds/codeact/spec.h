@@ -9,7 +9,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "casemate/core/host_pattern.h"
 #include "casemate/core/limits.h"
 #include "casemate/core/spec.h"
 #include "casemate/host_tools/registry.h"
@@ -52,6 +54,8 @@ struct CodeactSpecOptions {
   std::shared_ptr<HostToolRegistry> host_tools{};
   TransferLimits files_in = kDefaultTransferLimits;
   TransferLimits files_out = kDefaultCodeactFilesOut;
+  // Hosts that programs may reach; none: egress is closed. One that is listed twice counts once.
+  std::vector<HostPattern> egress_allow{};
   Resources resources{};
   std::map<std::string, std::string> labels{};
   // How long a sandbox waits for its next user; see `SandboxSpec::keep_idle`.
@@ -59,9 +63,9 @@ struct CodeactSpecOptions {
 };
 
 // Kind `codeact`, requires exec and files_in, with outputs files_out too, with host tools
-// host_tools and files_out; egress closed; no floor and no OS family of its own. Never files_list,
-// never files_delete. A host holds it against its wiring with
-// `router.ensure_can_serve(codeact_sandbox_spec(...))`. Throws nothing itself.
+// host_tools and files_out; egress allowlist where hosts are listed, else closed; no floor and no
+// OS family of its own. Never files_list, never files_delete. A host holds it against its wiring
+// with `router.ensure_can_serve(codeact_sandbox_spec(...))`. Throws nothing itself.
 SandboxSpec codeact_sandbox_spec(const CodeactSpecOptions& options = {});
 
 }  // namespace casemate

@@ -54,6 +54,7 @@ void fuzz_channel_frames(std::string_view bytes);
 void fuzz_client_hello(std::string_view bytes);
 void fuzz_command_line(std::string_view bytes);
 void fuzz_config(std::string_view bytes);
+void fuzz_dns_messages(std::string_view bytes);
 void fuzz_egress_frames(std::string_view bytes);
 void fuzz_frames(std::string_view bytes);
 void fuzz_guest_paths(std::string_view bytes);
@@ -67,7 +68,9 @@ void fuzz_manifest(std::string_view bytes);
 void fuzz_mcp_messages(std::string_view bytes);
 void fuzz_over_exec(std::string_view bytes);
 void fuzz_protocol(std::string_view bytes);
+void fuzz_request_heads(std::string_view bytes);
 void fuzz_run_json(std::string_view bytes);
+void fuzz_socks_requests(std::string_view bytes);
 void fuzz_utf8(std::string_view bytes);
 void fuzz_values(std::string_view bytes);
 
@@ -83,6 +86,7 @@ inline constexpr auto kTargets = std::to_array<NamedTarget>({
     {"client_hello", fuzz_client_hello},
     {"command_line", fuzz_command_line},
     {"config", fuzz_config},
+    {"dns_messages", fuzz_dns_messages},
     {"egress_frames", fuzz_egress_frames},
     {"frames", fuzz_frames},
     {"guest_paths", fuzz_guest_paths},
@@ -96,7 +100,9 @@ inline constexpr auto kTargets = std::to_array<NamedTarget>({
     {"mcp_messages", fuzz_mcp_messages},
     {"over_exec", fuzz_over_exec},
     {"protocol", fuzz_protocol},
+    {"request_heads", fuzz_request_heads},
     {"run_json", fuzz_run_json},
+    {"socks_requests", fuzz_socks_requests},
     {"utf8", fuzz_utf8},
     {"values", fuzz_values},
 });

@@ -46,8 +46,9 @@ def entry(name, kind, size):
 MESSAGES = {
     "failed": (1, pack("<Bi", 0, 2) + text("no such file")),
     "failed-path": (1, pack("<Bi", 1, 0) + text("")),
-    "open-call": (2, pack("<I", 4) + text("0123456789ab") + pack("<QQB", 10**9, 500, 1)),
-    "call-opened": (3, pack("<I", 4) + text("/casemate/call/host-tools.sock")),
+    "open-call": (2, pack("<I", 4) + text("0123456789ab") + pack("<QQBB", 10**9, 500, 1, 1)
+                  + text(pack("<HBB", 1, 0, 12) + b"allowed.test" + pack("<BHH", 2, 80, 443))),
+    "call-opened": (3, pack("<I", 4) + text("/casemate/call/host-tools.sock") + pack("<I", 3128)),
     "attach": (4, b"\x01"),
     "call-closed": (6, b"\x01"),
     "exec": (16, exec_message(["python3", "program.py"], "/workspace/0123456789ab/work",
@@ -280,6 +281,39 @@ EGRESS = {
              + pack("<BH", 1, 22),
 }
 
+
+def dns(name, kind=1, edns=False, flags=0x0100):
+    wire = b"".join(bytes([len(label)]) + label for label in name.split(b".")) + b"\0"
+    more = b"\0" + pack(">HHIH", 41, 1232, 0, 0) if edns else b""
+    return pack(">HHHHHH", 0x1234, flags, 1, 0, 0, int(edns)) + wire + pack(">HH", kind, 1) + more
+
+
+DNS = {
+    "listed": dns(b"Allowed.Test"), "wildcard": dns(b"a.b.wild.test", edns=True), "other": dns(b"denied.test", edns=True),
+    "ipv6": dns(b"allowed.test", 28), "dotted-label": pack(">HHHHHH", 1, 0x0100, 1, 0, 0, 0) + b"\x0callowed.test\0\0\1\0\1",
+    "compressed": pack(">HHHHHH", 1, 0x0100, 1, 0, 0, 0) + b"\xc0\x0c\0\1\0\1", "answer": dns(b"a.test", flags=0x8180),
+    "update": dns(b"a.test", flags=0x2800), "cut": dns(b"allowed.test", edns=True)[:-3],
+}
+
+SOCKS = {
+    "greeting": b"\x05\x02\x00\x02", "name": b"\x05\x01\x00\x03\x0callowed.test\x01\xbb",
+    "nul": b"\x05\x01\x00\x03\x18denied.test\x00.allowed.test"[:-1] + b"\x01\xbb", "ipv4": b"\x05\x01\x00\x01\xc0\x00\x02\x07\x00P",
+    "ipv6": b"\x05\x01\x00\x04" + b"\x20\x01\x0d\xb8" + bytes(11) + b"\x07\x00P", "bind": b"\x05\x02\x00\x03\x01a\x00P",
+    "socks4": b"\x04\x01\x00P\x7f\x00\x00\x01\x00",
+}
+
+HEADS = {
+    "connect": "CONNECT allowed.test:443 HTTP/1.1\r\nHost: allowed.test:443\r\n\r\n",
+    "absolute": "GET http://allowed.test/a?b HTTP/1.1\r\nHost: allowed.test\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\n",
+    "post": "POST http://allowed.test:8080 HTTP/1.1\r\nHost: allowed.test:8080\r\nContent-Length: 5\r\n\r\nhello",
+    "chunked": "POST http://a.test/ HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "both": "POST http://a.test/ HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "folded": "GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n b.test\r\n\r\n", "bare-feed": "GET http://a.test/ HTTP/1.1\nHost: a.test\n\n",
+    "user": "GET http://a.test@denied.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n", "address": "CONNECT [2001:db8::7]:443 HTTP/1.0\r\n\r\n",
+    "body": "5\r\nhello\r\n0\r\n\r\nGET /", "extension": "5;x=y\r\nhello\r\n",
+    "answer": "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\nhi",
+}
+
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
@@ -416,7 +450,8 @@ def seeds():
     for target, table in {
             "client_hello": HELLOS, "egress_frames": EGRESS, "channel_frames": CHANNELS, "artifact_names": NAMES, "guest_paths": PATHS, "host_patterns": HOSTS, "json": JSON,
             "mcp_messages": MCP, "over_exec": CALLS, "manifest": MANIFESTS, "run_json": RUNS, "utf8": UTF8,
-            "values": VALUES, "config": CONFIGS}.items():
+            "values": VALUES, "config": CONFIGS, "dns_messages": DNS, "socks_requests": SOCKS,
+            "request_heads": {name: b"\x05" + head.encode() for name, head in HEADS.items()}}.items():
         for name, content in table.items():
             yield target, name, content
 

@@ -137,11 +137,12 @@ std::optional<EgressRequest> decode_egress_request(std::string_view body) {
   EgressRequest request;
   request.port = cutter.u16();
   request.host = cutter.take(cutter.u8());
-  if (!cutter.ended() || version != kVersion || door > kLastDoor || request.port == 0 ||
-      request.host.empty()) {
+  if (!cutter.ended() || version != kVersion || door > kLastDoor || request.host.empty()) {
     return {};
   }
   request.door = static_cast<EgressDoor>(door);
+  // A name that the transparent door's resolver did not know, for the record.
+  if (request.port == 0 && request.door != EgressDoor::transparent) return {};
   return request;
 }
 

@@ -23,6 +23,9 @@
 // need not. A tunnel that is cut off after `opened` (a server name that is not the tunnel's, a
 // bound) just ends; a TLS client is sent the alert `access_denied` first.
 //
+// The transparent door has a resolver. A name that it does not know is told with port 0, for the
+// record: the answer is a refusal in any case, for which nobody has to wait.
+//
 // A door may take any number of connections; the host serves `EgressOptions::max_tunnels` of a call
 // (egress/gateway.h) and answers `too_many` to more. A request that does not arrive in time is
 // closed without an answer.
@@ -106,8 +109,8 @@ std::string encode_egress(const EgressAnswer& answer);
 std::optional<std::size_t> egress_frame_length(std::span<const char, kEgressLengthBytes> bytes);
 
 // Of what follows the length. Nothing for what cannot be meant: another version, an unknown door or
-// code, lengths that do not fit each other, no host, port 0, a sentence with control characters.
-// What the host's bytes spell is not looked at.
+// code, lengths that do not fit each other, no host, port 0 but from the transparent door, a
+// sentence with control characters. What the host's bytes spell is not looked at.
 std::optional<EgressRequest> decode_egress_request(std::string_view body);
 std::optional<EgressAnswer> decode_egress_answer(std::string_view body);
 

@@ -44,6 +44,7 @@ TEST(EgressFrame, RefusesRequestsThatCannotBeMeant) {
   EXPECT_TRUE(decode_egress_request("\x01\x04\xbb\x01\x01"s + "a"));
   EXPECT_FALSE(decode_egress_request("\x01\x05\xbb\x01\x01"s + "a")) << "an unknown door";
   EXPECT_FALSE(decode_egress_request("\x01\x02\x00\x00\x01"s + "a")) << "port 0";
+  EXPECT_TRUE(decode_egress_request("\x01\x01\x00\x00\x01"s + "a")) << "a look-up";
   EXPECT_FALSE(decode_egress_request("\x01\x02\xbb\x01\x00"s)) << "no host";
 }
 

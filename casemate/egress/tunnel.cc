@@ -197,8 +197,19 @@ void Tunnel::read_request() {
   }
 }
 
+// Nothing was asked for yet, but a program that looks for a name means to.
+void Tunnel::take_look_up(const std::string& name) {
+  const auto parsed = parse_host_name(name);
+  const auto* host = std::get_if<HostName>(&parsed);
+  verdict_.host.text = host == nullptr ? escape_for_display(name) : host->text;
+  verdict_.port = 0;
+  refuse(EgressCode::not_on_list, policy_sentence("The name is not known in this sandbox."),
+         EgressDecision::denied, "looked up, not on the list");
+}
+
 void Tunnel::take_request(const EgressRequest& request) {
   door_ = request.door;
+  if (request.port == 0) return take_look_up(request.host);
   verdict_ = decide(context_.options.allow, request);
   if (verdict_.code != EgressCode::opened) {
     if (verdict_.code == EgressCode::malformed) {

@@ -63,6 +63,7 @@ class Tunnel {
 
   void step();
   void read_request();
+  void take_look_up(const std::string& name);
   void take_request(const EgressRequest& request);
   void dial_next();
   void dial_ended(int error_number);

@@ -270,6 +270,8 @@ TEST(RouterMatch, NamesMalformedLimitsBeforeExceededOnes) {
 // -- Egress, image, resources
 // ----------------------------------------------------------------------
 
+// EG-24: a list is never given to a backend that would not hold it, and saying nothing is holding
+// nothing.
 TEST(RouterMatch, ServesAnEgressModeExactlyOrNotAtAll) {
   const Egress modes[] = {Egress::unrestricted, Egress::allowlist, Egress::closed};
   for (const Egress asked : modes) {

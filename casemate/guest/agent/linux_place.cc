@@ -232,6 +232,8 @@ int LinuxPlace::become_user() noexcept {
   return 0;
 }
 
+int LinuxPlace::filter_calls() noexcept { return install_seccomp_filter(); }
+
 int LinuxPlace::confine_program() noexcept {
   // No memory images of programs in the quota.
   if (const int error = set_limit(RLIMIT_CORE, 0)) return error;

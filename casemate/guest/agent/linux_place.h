@@ -54,6 +54,7 @@ class LinuxPlace final : public Place {
   int join_groups(std::span<const int> groups) noexcept override;
   int become_user() noexcept override;
   int confine_program() noexcept override;
+  int filter_calls() noexcept override;
 
  private:
   int limit_processes() const noexcept;

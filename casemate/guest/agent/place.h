@@ -100,6 +100,10 @@ class Place {
   // resource limits, no_new_privs, the system call filter. What it installs must leave execve,
   // write, close and _exit working. Async-signal-safe. Returns 0 or an errno.
   virtual int confine_program() noexcept = 0;
+
+  // Of a process of ours that talks to programs, after `become_user` and no_new_privs: the system
+  // call filter alone. Returns 0 or an errno. The default has none.
+  virtual int filter_calls() noexcept { return 0; }
 };
 
 }  // namespace casemate::guest

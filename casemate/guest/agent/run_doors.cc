@@ -5,8 +5,10 @@
 
 #include <csignal>
 #include <exception>
+#include <vector>
 
 #include "casemate/guest/agent/guest_io.h"
+#include "casemate/sys/process.h"
 
 namespace casemate::guest {
 
@@ -19,8 +21,12 @@ int run_doors(Doors& doors, sys::UniqueFd parent_alive, Place& place) noexcept t
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
+  // The place's own among them, which lead to what other calls have.
+  std::vector<int> kept = doors.descriptors();
+  kept.insert(kept.end(), {0, 1, 2, parent_alive.get()});
+  sys::close_all_except(kept);
   if (place.become_user() != 0) return 1;
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || place.filter_calls() != 0) return 1;
   harden_process(parent_alive.get());
   doors.run();
   return 0;

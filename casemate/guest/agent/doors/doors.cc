@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -122,18 +123,31 @@ struct Doors::Tenant {
 Doors::Doors(DoorOptions options)
     : shared_{.host_path = std::move(options.host_path),
               .names = DoorNames(std::move(options.rules), options.addresses)},
-      resolver_(shared_.names,
-                [this](const std::string& name, const Ipv4Bytes& address) {
-                  return open_name(name, address);
-                }),
+      resolver_(
+          shared_.names,
+          [this](const std::string& name, const Ipv4Bytes& address) {
+            return open_name(name, address);
+          },
+          [this](const std::string& name) { note_unknown(name); }),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   if (!epoll_) sys::throw_errno("watching the doors");
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    max_listeners_ = std::min<rlim_t>(kMaxListeners, files.rlim_max / 4);
+  }
   open_literals();
   open_proxy();
   if (options.resolver_port != 0) open_resolver(options.resolver_port);
 }
 
 Doors::~Doors() = default;
+
+std::vector<int> Doors::descriptors() const {
+  std::vector<int> open{epoll_.get()};
+  for (const auto& [id, listener] : listeners_) open.push_back(listener.socket.get());
+  for (const UniqueFd& socket : datagram_sockets_) open.push_back(socket.get());
+  return open;
+}
 
 // -- What is listened at
 // ----------------------------------------------------------------------------
@@ -164,7 +178,7 @@ void Doors::open_literals() {
   for (const EgressDoorRule& rule : shared_.names.literals()) {
     if (is_unspecified(rule.host)) continue;
     for (const std::uint16_t port : rule.ports) {
-      if (listeners_.size() >= kMaxListeners) return;
+      if (listeners_.size() >= max_listeners_) return;
       try {
         add_listener(listen_at(rule.host, port), rule.host, port, false);
       } catch (const std::system_error& error) {
@@ -200,10 +214,17 @@ void Doors::open_resolver(std::uint16_t port) {
   }
 }
 
+// Said and forgotten: the host reads what waits for it also when nobody waits for its answer. Where
+// it takes no connection in this moment it is not told.
+void Doors::note_unknown(const std::string& name) {
+  if (noted_.size() >= kMaxNoted || !noted_.insert(name).second) return;
+  HostLink(shared_.host_path, {.door = EgressDoor::transparent, .host = name, .port = 0}).advance();
+}
+
 bool Doors::open_name(const std::string& name, const Ipv4Bytes& address) {
   try {
     for (const std::uint16_t port : shared_.names.ports_of(name)) {
-      if (listeners_.size() >= kMaxListeners) return false;
+      if (listeners_.size() >= max_listeners_) return false;
       add_listener(listen_at(address_text(address), port), name, port, false);
     }
     return true;

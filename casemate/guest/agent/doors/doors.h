@@ -29,8 +29,11 @@ namespace casemate::guest {
 
 // Connections of a call's programs at a time; more wait until one ends.
 inline constexpr std::size_t kMaxClients = 2048;
-// Addresses with a port that somebody listens at.
+// Addresses with a port that somebody listens at; a quarter of the descriptors that the process may
+// have, if that is less.
 inline constexpr std::size_t kMaxListeners = 4096;
+// Unknown names that the host is told of, for the record.
+inline constexpr std::size_t kMaxNoted = 256;
 // What proxies are often found at; another one where the list itself has it.
 inline constexpr std::uint16_t kProxyPort = 3128;
 
@@ -55,6 +58,9 @@ class Doors {
   // On 127.0.0.1.
   std::uint16_t proxy_port() const { return proxy_port_; }
 
+  // All that it has open, so that the process which serves it can close everything else.
+  std::vector<int> descriptors() const;
+
   // Serves until `stop` (a descriptor, -1: never) can be read. The process must ignore SIGPIPE.
   void run(int stop = -1);
 
@@ -66,6 +72,7 @@ class Doors {
   void open_resolver(std::uint16_t port);
   void open_proxy();
   void open_literals();
+  void note_unknown(const std::string& name);
   bool open_name(const std::string& name, const Ipv4Bytes& address);
   void add_listener(sys::UniqueFd socket, std::string host, std::uint16_t port, bool resolver);
   void take_clients(const Listener& listener);
@@ -89,7 +96,10 @@ class Doors {
   std::set<std::pair<sys::SteadyTime, std::uint64_t>> times_;
   std::uint64_t next_id_ = 1;
   std::uint16_t proxy_port_ = 0;
+  std::size_t max_listeners_ = kMaxListeners;
   bool paused_ = false;
+  // Names that the host was told of, so that it is told once.
+  std::set<std::string> noted_;
 };
 
 }  // namespace casemate::guest

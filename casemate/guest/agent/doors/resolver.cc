@@ -12,6 +12,7 @@ std::optional<std::string> Resolver::answer(std::string_view message) {
 std::string Resolver::answer(const DnsQuery& query) {
   const bool of_internet = query.kind == kDnsClassInternet || query.kind == kDnsClassAny;
   if (!of_internet || names_.ports_of(query.name).empty()) {
+    if (unknown_ && !query.name.empty()) unknown_(query.name);
     return encode_dns_answer(query, DnsCode::no_such_name, std::nullopt,
                              "not on the egress list of this sandbox (policy)");
   }

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "casemate/guest/agent/doors/dns_message.h"
 #include "casemate/guest/agent/doors/door_names.h"
@@ -19,7 +20,11 @@ class Resolver {
   // Makes the listeners at a name's new address; false when that cannot be had.
   using Listen = std::function<bool(const std::string& name, const Ipv4Bytes& address)>;
 
-  Resolver(DoorNames& names, Listen listen) : names_(names), listen_(std::move(listen)) {}
+  // Told of a name that was asked for and is not known.
+  using Unknown = std::function<void(const std::string& name)>;
+
+  Resolver(DoorNames& names, Listen listen, Unknown unknown = {})
+      : names_(names), listen_(std::move(listen)), unknown_(std::move(unknown)) {}
 
   // The answer to one query; none for what must not be answered.
   std::optional<std::string> answer(std::string_view message);
@@ -29,6 +34,7 @@ class Resolver {
 
   DoorNames& names_;
   Listen listen_;
+  Unknown unknown_;
 };
 
 }  // namespace casemate::guest

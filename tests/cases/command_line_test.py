@@ -414,7 +414,7 @@ class Surface(Case):
         self.assertEqual(list(linux), ["name", "available", "reason", "isolation", "egress_modes", "capabilities",
                                        "limits", "engine"])
         self.assertEqual((linux["available"], linux["reason"], linux["isolation"]), (True, None, "container"))
-        self.assertEqual(linux["egress_modes"], ["closed"])
+        self.assertEqual(linux["egress_modes"], ["allowlist", "closed"])
         result = self.run_argv([str(PROGRAM), "backends"])
         self.assertTrue(result.text.startswith("linux: available\n"), result)
 

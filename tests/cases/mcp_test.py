@@ -390,6 +390,17 @@ class Files(McpCase):
         result = client.call("import casemate_tools; print(casemate_tools.call('price'))")
         self.assertEqual(result["structuredContent"]["stdout"], "4.2\n")
 
+    def test_allowed_hosts_are_told_of_and_the_way_there_is_open(self):
+        client = self.initialised("--allow", "allowed.test")
+        tool = client.request("tools/list", {})["result"]["tools"][0]
+        self.assertTrue(tool["annotations"]["openWorldHint"])
+        self.assertIn("these hosts and no others: allowed.test.", tool["description"])
+        result = client.call("import socket; print(socket.gethostbyname('allowed.test'))\n"
+                             "try: socket.gethostbyname('denied.test')\nexcept OSError: print('unknown')")
+        self.assertRegex(result["structuredContent"]["stdout"], r"^198\.18\.\d+\.\d+\nunknown\n$")
+        self.assertEqual([(each["host"], each["decision"], each["reason"]) for each in result["structuredContent"]["egress"]],
+                         [("denied.test", "denied", "")])
+
     def test_environment_and_limits_are_the_operators(self):
         client = self.initialised("--env", "GREETING=hi", "--timeout", 0.5)
         self.assertEqual(client.call("import os; print(os.environ['GREETING'])")["structuredContent"]["stdout"], "hi\n")

@@ -99,8 +99,7 @@ class OrdinaryUser(unittest.TestCase):
     def test_with_one_id_the_command_line_is_what_it_is_as_root(self):
         """What needs control groups or a set-up by root is left out, and says so."""
         for area in ("exec", "isolation", "limits", "files_in", "files_out", "names", "command_line", "host", "host_tools",
-                     "images", "keep", "mcp",
-                     "conformance"):
+                     "images", "keep", "mcp", "egress", "conformance"):
             with self.subTest(area=area):
                 self.run_cases(area, list)
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -58,6 +59,7 @@ class Invocation {
   }
 
   std::string run() {
+    const auto started = std::chrono::steady_clock::now();
     ToolResult result;
     Place place;
     try {
@@ -68,10 +70,17 @@ class Invocation {
     } catch (const ModelFacingRefusal& refusal) {
       result = refused(refusal.message());
     }
-    if (result.is_error && place.is_new) {
+    // Nobody will know the handle.
+    if (place.is_new && (result.is_error || call_.silenced)) {
       server_.handles.forget(*place.handle);
       place.handle.reset();
     }
+    write_log(server_.options.log, LogLevel::info,
+              fmt::format("{} {} after {} ms", served_.tool.name(),
+                          result.is_error ? "ran nothing" : "ended",
+                          std::chrono::duration_cast<std::chrono::milliseconds>(
+                              std::chrono::steady_clock::now() - started)
+                              .count()));
     progress_.log(result.is_error ? Severity::warning : Severity::info,
                   result.is_error ? "ended: nothing was run" : "ended");
     return composed(std::move(result), place);

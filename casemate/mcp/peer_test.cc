@@ -332,6 +332,27 @@ TEST(Peer, GoesOnInAConversationByItsHandleForItsOwnerOnly) {
                   .contains("conversation"));
 }
 
+TEST(Peer, ForgetsAConversationWhoseHandleNobodyWillKnow) {
+  ServerOptions options = test_options();
+  options.conversations.handles = Handles::yes;
+  options.conversations.max_handles = 1;
+  std::latch over(2);
+  options.conversations.end = [&over](std::string_view) { over.count_down(); };
+  const Server server(std::move(options));
+  const auto peer = server.connect({"me", true});
+  answer(*peer, stateless("tools/call", R"(,"name":"fail")"));
+  const auto outlet = std::make_shared<RecordingOutlet>();
+  std::string waiting = stateless("tools/call", R"(,"name":"wait")");
+  waiting.replace(waiting.find(R"("_meta":{)"), 9, R"("_meta":{"progressToken":1,)");
+  peer->receive(read_message(waiting), outlet);
+  outlet->first(1);
+  sent_for(*peer,
+           R"({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}})");
+  outlet->all();
+  over.wait();
+  EXPECT_EQ(server.stop(std::chrono::seconds(30)), 0U);
+}
+
 TEST(Peer, ForgetsAConversationThatNobodyUsed) {
   ServerOptions options = test_options();
   options.conversations.handles = Handles::yes;

@@ -3,7 +3,6 @@ sends is held against the published schema of its revision where those are at ha
 
 import json
 import os
-import select
 import threading
 import time
 from pathlib import Path
@@ -210,4 +209,4 @@ class McpCase(Case):
         return result["content"][0]["text"]
 
 
-__all__ = ["Client", "HANDSHAKE", "META", "McpCase", "SCHEMAS", "STATELESS", "select"]
+__all__ = ["Client", "HANDSHAKE", "META", "McpCase", "SCHEMAS", "STATELESS"]

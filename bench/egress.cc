@@ -128,6 +128,9 @@ class Child {
     if (process_ < 0) fail("fork");
     if (process_ == 0) {
       if (output >= 0) dup2(output, STDOUT_FILENO);
+      // socat says there that somebody went away.
+      const int nowhere = ::open("/dev/null", O_WRONLY);
+      if (nowhere >= 0) dup2(nowhere, STDERR_FILENO);
       execvp(words[0], words.data());
       _exit(127);
     }

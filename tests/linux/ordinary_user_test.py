@@ -124,6 +124,9 @@ class OrdinaryUser(unittest.TestCase):
     def test_the_hosts_side_of_egress_is_what_it_is_as_root(self):
         self.run_suite("egress_gateway_test", 35, list)
 
+    def test_what_leaves_for_a_sandbox_with_a_list_is_what_it_is_as_root(self):
+        self.run_suite("linux_egress_test", 2, list)
+
     def test_with_one_id_nothing_survives_a_kill(self):
         """LC-04"""
         self.run_suite("soak_test", 4, list)

@@ -1,0 +1,154 @@
+// Who ends a sandbox, and when another takes its place.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "casemate/backends/linux/state_directory.h"
+#include "casemate/core/spec.h"
+#include "tests/linux/lifecycle.h"
+#include "tests/linux/other_process.h"
+#include "tests/support/expect_refusal.h"
+
+namespace casemate::linux_tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST_F(LinuxLifecycle, ADisposalCountsWhatOnlyTheTableStillHeld) {
+  for (int round = 0; round < 30; ++round) {
+    acquire(key(), spec());
+    ASSERT_EQ(backend().dispose_scope("scope", "thread"), 1) << round;
+  }
+}
+
+TEST_F(LinuxLifecycle, ASandboxOutlivesItsHandlesAndIsDisposedOnce) {
+  const std::string id = acquire(key(), spec())->info().id;
+  EXPECT_EQ(acquire(key(), spec())->exec(shell("echo kept > ~/kept"), {}).exit_code, 0);
+  const auto third = acquire(key(), spec());
+  EXPECT_TRUE(third->info().reused);
+  EXPECT_EQ(third->info().id, id);
+  EXPECT_EQ(third->exec(shell("cat ~/kept"), {}).stdout, "kept\n");
+  EXPECT_EQ(backend().dispose_scope("scope", "thread"), 1);
+  EXPECT_EQ(backend().dispose_scope("scope", "thread"), 0);
+  expect_refusal<SandboxUnavailable>([&] { third->exec(shell("true"), {}); }, "acquire it again");
+}
+
+TEST_F(LinuxLifecycle, WhatAnotherProcessDisposedIsNoLongerHeld) {
+  const auto open_descriptors = [] {
+    const fs::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  const auto before = open_descriptors();
+  for (int i = 0; i < 5; ++i) acquire(key(std::to_string(i)), spec());
+  EXPECT_GE(open_descriptors(), before + 5);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(another_backend()->dispose_scope("scope", std::to_string(i)), 1);
+  }
+  EXPECT_TRUE(backend().list().empty());
+  EXPECT_LE(open_descriptors(), before + 1) << "the keeper's socket";
+}
+
+// LC-12
+TEST_F(LinuxLifecycle, AnotherProcessDisposesWhatThisOneMade) {
+  auto mine = acquire(key(), spec());
+  OtherProcess other([&](int channel) {
+    OtherProcess::say(channel, std::to_string(another_backend()->dispose_scope("scope", "thread")));
+  });
+  EXPECT_EQ(other.hear(), "1");
+  expect_refusal<SandboxUnavailable>([&] { mine->exec(shell("true"), {}); }, "acquire it again");
+  const auto fresh = acquire(key(), spec());
+  EXPECT_FALSE(fresh->info().reused);
+  EXPECT_NE(fresh->info().id, mine->info().id);
+}
+
+TEST_F(LinuxLifecycle, DisposeEndsABusySandboxAndTheProgramIsNotReportedAsEnded) {
+  const auto own = acquire(key(), spec());
+  const auto call = own->open_call({}, {});
+  const auto process = call->start(shell("sleep 1000"), {});
+  EXPECT_EQ(backend().dispose(key()), 1);
+  expect_refusal<SandboxUnavailable>([&] { process->wait({}); });
+  EXPECT_FALSE(call->close());
+  EXPECT_EQ(backend().dispose(key()), 0);
+}
+
+TEST_F(LinuxLifecycle, AnotherFingerprintReplacesAnIdleSandbox) {
+  const auto first = acquire(key(), spec());
+  const auto second = acquire(key(), other_spec());
+  EXPECT_FALSE(second->info().reused);
+  EXPECT_NE(first->info().id, second->info().id);
+  expect_refusal<SandboxUnavailable>([&] { first->exec(shell("true"), {}); });
+  EXPECT_EQ(second->exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
+TEST_F(LinuxLifecycle, AnotherFingerprintIsRefusedWhileACallIsOpen) {
+  const auto first = acquire(key(), spec());
+  auto call = first->open_call({}, {});
+  expect_refusal<SandboxBusy>([&] { acquire(key(), other_spec()); }, first->info().id);
+  EXPECT_EQ(call->exec(shell("echo alive"), {}).stdout, "alive\n");
+  call->close();
+  call.reset();
+  EXPECT_FALSE(acquire(key(), other_spec())->info().reused);
+}
+
+TEST_F(LinuxLifecycle, ListAttachAndDisposeById) {
+  const auto own = acquire(key(), spec());
+  const auto records = another_backend()->list();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].id, own->info().id);
+  EXPECT_EQ(records[0].key, key());
+  EXPECT_EQ(records[0].kind, "test");
+  EXPECT_EQ(records[0].isolation, Isolation::container);
+  EXPECT_EQ(records[0].memory_bytes > 0, control_groups_are_had()) << "or it cannot be told";
+  const auto attached = another_backend()->attach(key(), "test", {});
+  EXPECT_EQ(attached->info().id, own->info().id);
+  EXPECT_EQ(attached->exec(shell("echo alive"), {}).stdout, "alive\n");
+  expect_refusal<NoSuchSandbox>([&] { backend().attach(key(), "none", {}); }, "none");
+  EXPECT_FALSE(backend().dispose_id("0000"));
+  EXPECT_TRUE(backend().dispose_id(own->info().id));
+  EXPECT_TRUE(backend().list().empty());
+}
+
+TEST_F(LinuxLifecycle, ASandboxThatCannotBeEndedDoesNotKeepTheOthersOfItsScope) {
+  // One lock for each of the two, so one can be made impossible to take.
+  std::vector<std::string> lines;
+  LinuxBackend watched({.state_dir = state(),
+                        .log = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
+  SandboxSpec other = spec();
+  other.kind = "another";
+  const auto stuck = acquire(key(), spec());
+  const auto good = acquire(key(), other);
+  const std::string digest = identity_digest(key(), "test");
+  const fs::path lock = state() / "locks" / linux_backend::lock_name(digest);
+  fs::rename(lock, state() / "kept");
+  fs::create_directory(lock);
+  EXPECT_EQ(watched.dispose_scope("scope", "thread"), 1);
+  ASSERT_FALSE(lines.empty());
+  EXPECT_NE(lines[0].find(stuck->info().id + " (scope 'scope', thread 'thread')"),
+            std::string::npos)
+      << lines[0];
+  fs::remove(lock);
+  fs::rename(state() / "kept", lock);
+  EXPECT_EQ(watched.dispose_scope("scope", "thread"), 1);
+}
+
+TEST_F(LinuxLifecycle, DisposingByIdLeavesTheSuccessorAndOtherKindsAlone) {
+  // LC-02
+  const std::string first = acquire(key(), spec())->info().id;
+  SandboxSpec other = spec();
+  other.kind = "another";
+  const auto another = acquire(key(), other);
+  EXPECT_TRUE(backend().dispose_id(first));
+  const auto successor = acquire(key(), spec());
+  EXPECT_FALSE(backend().dispose_id(first));
+  EXPECT_FALSE(another_backend()->dispose_id(first));
+  EXPECT_EQ(successor->exec(shell("echo alive"), {}).stdout, "alive\n");
+  EXPECT_EQ(another->exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
+}  // namespace
+}  // namespace casemate::linux_tests

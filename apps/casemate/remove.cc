@@ -79,22 +79,30 @@ RemoveOptions read_remove_options(const ParsedLine& line) {
   RemoveOptions options;
   options.ids = line.operands;
   options.ids.insert(options.ids.end(), line.trailing.begin(), line.trailing.end());
-  options.scope_given = line.has("--scope");
-  if (line.has("--thread") && !options.scope_given) {
+  // Who is named by a word is meant, and not whom casemate.toml names: ids put all of its defaults
+  // aside, --all those of --scope and --thread, and these one of --all.
+  const bool ids = !options.ids.empty();
+  const bool one_scope = line.typed("--scope") || line.typed("--thread");
+  const bool all = line.typed("--all") || (line.has("--all") && !ids && !one_scope);
+  const auto names = [&](std::string_view option) {
+    return line.typed(option) || (line.has(option) && !ids && !line.typed("--all"));
+  };
+  options.scope_given = names("--scope");
+  if (names("--thread") && !options.scope_given) {
     throw InvalidArgument("--thread needs --scope",
                           "give both; that of `casemate run` and `casemate exec` is cli where none "
                           "was given: --scope cli");
   }
-  const int ways = int{!options.ids.empty()} + int{options.scope_given} + int{line.has("--all")};
+  const int ways = int{ids} + int{options.scope_given} + int{all};
   if (ways != 1) {
     throw InvalidArgument(
         ways == 0 ? "nothing to remove is named" : "more than one way to choose is given",
         "name ids (`casemate ls` lists them), or --scope S [--thread T], or --all");
   }
-  options.scope = line.value_or("--scope", "");
-  options.thread = line.value_or("--thread", "");
+  if (options.scope_given) options.scope = line.value_or("--scope", "");
+  if (names("--thread")) options.thread = line.value_or("--thread", "");
   for (const char* name : {"--scope", "--thread"}) {
-    if (line.has(name) && line.value_or(name, "").empty()) {
+    if (names(name) && line.value_or(name, "").empty()) {
       throw InvalidArgument(fmt::format("{} is empty", name), "a part of the key is never empty");
     }
   }
@@ -108,7 +116,9 @@ constexpr VerbSpec kRemoveVerb = {
     .synopsis = "rm ID... | --scope S [--thread T] | --all",
     .summary = "end sandboxes, busy or not, and all that is in them",
     .notes =
-        "Prints `removed N`. A scope or thread without a sandbox removes 0.\n"
+        "Prints `removed N`. A scope or thread without a sandbox removes 0. What the line names is "
+        "meant,\n"
+        "whatever casemate.toml has for the others.\n"
         "\n"
         "Exit status: 0; 125 (NoSuchSandbox) when an ID is of no living sandbox: the others that "
         "were\n"

@@ -234,6 +234,21 @@ class Rm(Kept):
     def test_a_thread_without_its_scope_is_said_to_lack_it(self):
         self.assertRefused(self.verb("rm", "--thread", "t"), "InvalidArgument", "--thread needs --scope", "--scope cli")
 
+    def test_what_the_line_names_is_meant_whatever_the_file_has(self):
+        one, two, three = (self.keep("pass", thread, "--scope", "a").json["sandbox"]["id"] for thread in "tuv")
+        everything = self.write("all.toml", "[rm]\nall = true\n")
+        scope = self.write("scope.toml", "[rm]\nscope = 'a'\nthread = 'u'\n")
+        self.assertEqual(self.verb("rm", "--config", everything, one).out, b"removed 1\n")
+        self.assertEqual(sorted(self.ids()), sorted([two, three]))
+        self.assertEqual(self.verb("rm", "--config", everything, "--scope", "b").out, b"removed 0\n")
+        self.assertEqual(self.verb("rm", "--config", scope, "0123456789abcdef").out, b"removed 0\n")
+        self.assertEqual(self.verb("rm", "--config", scope).out, b"removed 1\n")
+        self.assertEqual(self.ids(), [three])
+        self.assertEqual(self.verb("rm", "--config", scope, "--thread", "t").out, b"removed 0\n")
+        both = self.write("both.toml", "[rm]\nall = true\nscope = 'a'\n")
+        self.assertRefused(self.verb("rm", "--config", both), "ConfigInvalid", "more than one way to choose")
+        self.assertEqual(self.verb("rm", "--config", scope, "--all").out, b"removed 1\n")
+
     def test_exactly_one_way_to_choose_is_taken(self):
         for words in ((), ("0123456789abcdef", "--all"), ("--all", "--scope", "a"), ("--thread", "t"),
                       ("--scope", ""), ("--scope", "a", "--thread", "")):

@@ -31,8 +31,8 @@ struct TransferLimits {
 inline constexpr TransferLimits kDefaultTransferLimits{};
 
 struct SandboxLimits {
-  TransferLimits files_in;
-  TransferLimits files_out;
+  TransferLimits files_in{};
+  TransferLimits files_out{};
   friend bool operator==(const SandboxLimits&, const SandboxLimits&) = default;
 };
 
@@ -56,7 +56,7 @@ struct Resources {
   // Thousandths of a processor, so that 0.5 is exact.
   ResourceLimit cpu_millis{1000};
   // Processor seconds of one call; absent is no bound.
-  std::optional<ResourceLimit> cpu_seconds;
+  std::optional<ResourceLimit> cpu_seconds{};
   ResourceLimit disk_bytes{256 * kMiB};
   ResourceLimit disk_inodes{65536};
   ResourceLimit open_files{1024};

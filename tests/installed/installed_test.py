@@ -81,6 +81,10 @@ const ExecRequest exec{.command = Argv{{"true"}}};
 const CallProfile profile{.id = "0123456789ab"};
 const SandboxSpec spec{.kind = "codeact"};
 const TransferLimits transfer{.max_files = 1};
+const SandboxLimits limits{.files_in = transfer};
+const ResourceLimit limit{.value = 1};
+const Resources resources{.cpu_seconds = limit};
+const Resources more_resources{.memory_bytes = limit};
 const BackendDeclarations declarations{.name = "a"};
 const DeclaredOutput output{.path = "a"};
 """
@@ -138,6 +142,28 @@ class Installed(unittest.TestCase):
         source = Path(self.folder.name) / "named.cc"
         source.write_text(NAMED)
         run("c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{self.prefix}/include", str(source))
+
+    def test_an_installation_that_was_stopped_half_way_and_run_again_is_whole(self):
+        expected = self.contents(self.prefix)
+        again = Path(self.folder.name) / "again"
+        # Files of the first that are half there, or from an earlier build with another content and time.
+        process = subprocess.Popen(["cmake", "--install", str(BUILD), "--prefix", str(again)], stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT)
+        for _ in range(20):
+            process.stdout.readline()
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        for number, path in enumerate(sorted(path for path in again.rglob("*") if path.is_file())):
+            if number % 3 == 0:
+                path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        run("cmake", "--install", str(BUILD), "--prefix", str(again))
+        self.assertEqual(self.contents(again), expected)
+
+    @staticmethod
+    def contents(prefix):
+        return {str(path.relative_to(prefix)): (path.stat().st_mode, path.read_bytes())
+                for path in prefix.rglob("*") if path.is_file()}
 
     def test_nothing_installed_names_the_source_tree(self):
         tree = str(Path(__file__).resolve().parents[2]).encode()

@@ -386,6 +386,20 @@ except OSError as error:
             "ENOENT\n");
 }
 
+TEST_F(LinuxConfinement, NoFileIsWatchedOrLeasedThatTheMachineOpensToo) {
+  EXPECT_EQ(output(python("import fcntl, errno, os\n"
+                          "own = os.open('own', os.O_RDWR | os.O_CREAT)\n"
+                          "def ask(fd, command, argument):\n"
+                          "  try: fcntl.fcntl(fd, command, argument); return 'granted'\n"
+                          "  except OSError as e: return errno.errorcode[e.errno]\n"
+                          "usr = os.open('/usr/bin', os.O_RDONLY)\n"
+                          "print(ask(usr, 1026, 0x1),\n"            // F_NOTIFY, DN_ACCESS
+                          "      ask(own, 1024, fcntl.F_WRLCK),\n"  // F_SETLEASE
+                          "      ask(own, 1040, 0),\n"              // F_SETDELEG
+                          "      ask(own, fcntl.F_GETFD, 0), ask(own, 1025, 0))")),
+            "EINVAL EINVAL EINVAL granted granted\n");
+}
+
 TEST_F(LinuxConfinement, ASetUserIdProgramGivesNothing) {
   const std::string ids = output(shell("su --help >/dev/null 2>&1; passwd -S root 2>&1; id -u"));
   EXPECT_THAT(ids, HasSubstr("1000\n"));

@@ -200,6 +200,16 @@ void add_socket_rules(scmp_filter_ctx filter) {
   allow_only(SOCK_DGRAM, IPPROTO_UDP);
 }
 
+// What tells of, or holds up, whoever opens a file elsewhere: the machine's own programs are files
+// of /usr, too. EINVAL is what a kernel without them answers, as any kernel for leases of files on
+// a network.
+void add_file_watch_rules(scmp_filter_ctx filter) {
+  for (const std::uint64_t command :
+       {1024ULL /* F_SETLEASE */, 1026ULL /* F_NOTIFY */, 1040ULL /* F_SETDELEG, Linux 6.19 */}) {
+    refuse_where(filter, "fcntl", EINVAL, SCMP_A1(SCMP_CMP_MASKED_EQ, kInt, command));
+  }
+}
+
 // Huge pages are reserved by the machine's administrator for somebody, and what is taken of them is
 // not charged to a group's memory. ENOMEM is what a machine without reserved ones answers.
 void add_huge_page_rules(scmp_filter_ctx filter) {
@@ -256,6 +266,7 @@ std::vector<unsigned char> compile() {
   add_rules(filter);
   add_socket_rules(filter);
   add_huge_page_rules(filter);
+  add_file_watch_rules(filter);
   add_limit_rules(filter);
 
   std::FILE* file = std::tmpfile();

@@ -251,5 +251,20 @@ print(module.__file__, head[:4] == importlib.util.MAGIC_NUMBER, head[4])
   EXPECT_EQ(output(std::move(request)), "/casemate/python/sitecustomize.py True 1\n");
 }
 
+// With one user id it is the program's own.
+TEST_F(LinuxProcesses, AWorkDirectoryThatAProgramClosedIsNoHindranceToLaterCalls) {
+  for (const char* mode : {"000", "500", "777"}) {
+    EXPECT_EQ(run(shell(std::string("chmod ") + mode + " /workspace 2> /dev/null; true")).exit_code,
+              0);
+    const auto call = sandbox().open_call({}, {});
+    call->write_file("work/file", std::string_view("content"), call->directory(), {});
+    EXPECT_EQ(call->read_file("work/file", call->directory(), 100, {}), "content") << mode;
+    EXPECT_EQ(call->exec(shell("cat file; chmod 000 .. . 2> /dev/null; true"), {}).stdout,
+              "content")
+        << mode;
+    EXPECT_TRUE(call->close()) << mode;
+  }
+}
+
 }  // namespace
 }  // namespace casemate::linux_tests

@@ -88,7 +88,11 @@ void LinuxPlace::open_call_scope(std::string_view id, HostSockets sockets) {
   make_directory(quota_.get(), own + "/shm", 01777, 0);
   // Root's, so that no program can put something else in its place; empty for every other call.
   make_directory(quota_.get(), mount_point, 0755, 0);
-  if (config_.one_id) cover_mount_point(id);
+  if (config_.one_id) {
+    // Its programs own the work directory, and one may have closed it to itself and all that follow.
+    fchmodat(quota_.get(), "workspace", 01777, 0);
+    cover_mount_point(id);
+  }
   const std::string directory = config_.work_dir + "/" + std::string(id);
   sys::bind(quota_.get(), (own + "/dir").c_str(), AT_FDCWD, directory.c_str());
   sys::bind(quota_.get(), (own + "/tmp").c_str(), AT_FDCWD, "/tmp");

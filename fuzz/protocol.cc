@@ -58,6 +58,10 @@ std::string again(const Hold& m) {
   require(is_normal(m.path, true), "a held file's path is absolute and normal");
   require(!m.exec.stdin_piped, "a held program has no input");
   static_cast<void>(again(m.exec));
+  require(m.imports.size() <= kMaxImports, "modules to import are few");
+  for (const std::string& name : m.imports) {
+    require(is_import_name(name) && name.find('/') == name.npos, "a module's name is no path");
+  }
   return encode(m);
 }
 

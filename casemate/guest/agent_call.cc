@@ -85,7 +85,8 @@ AgentCall::AgentCall(const CallProfile& profile, sys::UniqueFd control_stream,
       // What a guest says to a version that it does not speak, and to nothing else.
       if (failure.error == EPROTO) throw_another_build(parts_->info.id);
       throw SandboxUnavailable(fmt::format("the sandbox could not open call {}: {}", id_,
-                                           std::generic_category().message(failure.error)));
+                                           std::generic_category().message(failure.error)),
+                               no_resources_hint(failure.error));
     }
     if (!is(answer, FrameType::call_opened)) throw ProtocolError("no answer to open_call");
     const CallOpened opened = decode_call_opened(answer.payload);
@@ -177,13 +178,15 @@ void AgentCall::take_into_use() {
   if (accounting_) accounting_->take_into_use();
 }
 
-void AgentCall::hold(const ExpectedProgram& program, const CallControl& control) {
+void AgentCall::hold(const ExpectedProgram& program, const std::vector<std::string>& imports,
+                     const CallControl& control) {
   ExecRequest request;
   request.command = Argv{{program.interpreter, directory_ + "/" + program.path}};
   request.environment = program.environment;
   const Hold message{
       .exec = decode_exec(encode_request(request, directory_ + "/work", environment_)),
-      .path = directory_ + "/" + program.path};
+      .path = directory_ + "/" + program.path,
+      .imports = imports};
   Connection sender(attach(AttachKind::exec, control), parts_->timing.silence);
   sender.put(FrameType::hold, encode(message));
   sender.flush(control);

@@ -40,7 +40,9 @@ class AgentCall : public Call {
   // Starts `program` up to where it reads its file, for `start` to let go on when it is asked for
   // just that. Returns when it is there. Throws as `start`, and `SandboxUnavailable` when it does
   // not get there.
-  void hold(const ExpectedProgram& program, const CallControl& control);
+  // `imports` are modules that a Python interpreter imports before it waits (`is_import_name`).
+  void hold(const ExpectedProgram& program, const std::vector<std::string>& imports,
+            const CallControl& control);
   // Whether its program still waits, a moment ago: neither it nor the call was ended by anybody.
   bool still_holds();
   // Somebody uses the call from now on. Throws `SandboxUnavailable` when its sandbox is being

@@ -141,7 +141,8 @@ void AgentProcess::fail_start(const Failure& failure) {
                 fmt::format("sandbox {}: starting a program failed: {} ({})", parts_->info.id,
                             escape_for_display(failure.text), why));
       throw SandboxUnavailable(
-          fmt::format("the sandbox could not provide for another program: {}", why));
+          fmt::format("the sandbox could not provide for another program: {}", why),
+          no_resources_hint(failure.error));
     case FailureReason::over_cap:
       break;
   }

@@ -29,6 +29,12 @@ void throw_another_build(std::string_view sandbox_id) {
       "acquiring its key (casemate run) replaces it, disposing it (casemate rm) ends it");
 }
 
+std::string no_resources_hint(int error) {
+  return error == EAGAIN ? "as many processes run as its user may have (ulimit -u of the process "
+                           "that made it): raise that, or let others end"
+                         : "";
+}
+
 void throw_guest_gone() {
   throw SandboxUnavailable("the sandbox closed its connection before it had answered",
                            "it has ended or was ended; acquire a new one");

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <stop_token>
+#include <string>
 #include <string_view>
 
 #include "casemate/core/control.h"
@@ -39,6 +40,9 @@ class StopEvent {
 [[noreturn]] void throw_guest_gone();
 // The sandbox of that id is of a build whose protocol or record is another: `SandboxUnavailable`.
 [[noreturn]] void throw_another_build(std::string_view sandbox_id);
+
+// What to do about an errno of a guest that could not provide; empty where nothing is known.
+std::string no_resources_hint(int error);
 
 // `until` came: `SandboxTimeout` that names whose patience it was.
 [[noreturn]] void throw_timed_out(const CallControl& control);

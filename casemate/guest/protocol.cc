@@ -212,7 +212,23 @@ Exec decode_exec(std::string_view payload) {
 }
 
 std::string encode(const Hold& message) {
-  return Writer().string(message.path).string(encode(message.exec)).take();
+  Writer writer;
+  writer.string(message.path).string(encode(message.exec));
+  writer.u32(static_cast<std::uint32_t>(message.imports.size()));
+  for (const std::string& name : message.imports) writer.string(name);
+  return std::move(writer).take();
+}
+
+bool is_import_name(std::string_view name) {
+  bool at_beginning = true;
+  for (const char letter : name) {
+    const bool digit = letter >= '0' && letter <= '9';
+    const bool other =
+        letter == '_' || (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
+    if (letter == '.' ? at_beginning : !(other || (digit && !at_beginning))) return false;
+    at_beginning = letter == '.';
+  }
+  return !at_beginning && name.size() <= kMaxImportName;
 }
 
 Hold decode_hold(std::string_view payload) {
@@ -222,6 +238,12 @@ Hold decode_hold(std::string_view payload) {
     if (!is_normal_absolute(message.path)) throw ProtocolError("a held file is not absolute");
     message.exec = decode_exec(reader.string(kMaxPayload));
     if (message.exec.stdin_piped) throw ProtocolError("a held program has no input");
+    const std::uint32_t count = reader.u32();
+    if (count > kMaxImports) throw ProtocolError("too many modules to import");
+    for (std::uint32_t i = 0; i < count; ++i) {
+      message.imports.push_back(reader.string(kMaxImportName));
+      if (!is_import_name(message.imports.back())) throw ProtocolError("no name of a module");
+    }
     return message;
   });
 }

@@ -205,11 +205,18 @@ Exec decode_exec(std::string_view payload);
 // What goes through the FIFO in one piece: Linux's own size of a pipe.
 inline constexpr std::size_t kMaxHeldSource = 64 * 1024;
 
+inline constexpr std::size_t kMaxImports = 64;
+inline constexpr std::size_t kMaxImportName = 200;
+// Whether a module may be asked for by that name: identifiers of ASCII with dots between them.
+bool is_import_name(std::string_view name);
+
 struct Hold {
   // Its timeout counts for nothing.
   Exec exec;
   // Absolute; of the program's file. Its directory is made, and must not be there.
   std::string path;
+  // Names of Python modules for the interpreter to import before it waits, at most `kMaxImports`.
+  std::vector<std::string> imports{};
 };
 
 std::string encode(const Hold& message);

@@ -57,6 +57,20 @@ TEST(Protocol, AHeldProgramComesBackAsItWasSentAndHasNoInput) {
   const Hold got = decode_hold(encode(message));
   EXPECT_EQ(got.path, message.path);
   EXPECT_EQ(got.exec.argv, message.exec.argv);
+  message.imports.assign(kMaxImports, "os.path");
+  EXPECT_EQ(decode_hold(encode(message)).imports, message.imports);
+  message.imports.emplace_back("json");
+  EXPECT_THROW(decode_hold(encode(message)), ProtocolError) << "one more";
+  message.imports = {std::string(kMaxImportName, 'x')};
+  EXPECT_EQ(decode_hold(encode(message)).imports, message.imports);
+  for (const char* name :
+       {"", ".", "a.", ".a", "a..b", "1a", "a.1b", "a b", "a\nb", "a/b", "\xc3\xa4"}) {
+    message.imports = {name};
+    EXPECT_THROW(decode_hold(encode(message)), ProtocolError) << name;
+  }
+  message.imports = {std::string(kMaxImportName + 1, 'x')};
+  EXPECT_THROW(decode_hold(encode(message)), ProtocolError);
+  message.imports.clear();
   message.path = "/workspace/../program.py";
   EXPECT_THROW(decode_hold(encode(message)), ProtocolError);
 }

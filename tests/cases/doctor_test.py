@@ -219,6 +219,23 @@ class Lacks(Case):
         machine.root("sysctl -w vm.memfd_noexec=2")
         machine.expect_mended("vm.memfd_noexec")
 
+    def test_a_whole_proc_is_nothing_that_root_lacks(self):
+        machine = Machine(self)
+        for path in self.HIDDEN[:2]:
+            machine.root(f"mount -t tmpfs none {path}")
+        machine.root("mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys")
+        said = machine.root(f"env CASEMATE_STATE_DIR={machine.dir}/state {machine.program} doctor")
+        self.assertIn("ok       linux: started a sandbox", said)
+        self.assertIn("ok       linux: boundary: container: ", said)
+        # What is hidden there is not to be seen by a way round it, in a program's own /proc.
+        (machine.dir / "program.py").write_text(
+            "import os\nprint(sorted(n for n in os.listdir('/proc') if n.isdigit()), os.getuid())\n"
+            "open('/proc/sys/kernel/hostname', 'w')\n")
+        status, out, err = machine.run(f"env CASEMATE_STATE_DIR={machine.dir}/state {machine.program} run "
+                                       f"{machine.dir}/program.py")
+        self.assertEqual((status, out), (1, "['1', '2'] 1000\n"), err)
+        self.assertRegex(err, "PermissionError|Read-only")
+
     def test_a_container_whose_engine_hides_parts_of_proc_names_the_option(self):
         machine = Machine(self)
         machine.root("mount -t tmpfs none /run && touch /run/.containerenv")

@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/kinds/codeact/run.h"
@@ -20,11 +22,17 @@ class WarmPoolTest : public LinuxTest {
   void SetUp() override {
     LinuxTest::SetUp();
     if (IsSkipped()) return;
-    pooled_ = std::make_unique<LinuxBackend>(LinuxBackendOptions{
-        .state_dir = state(),
-        .log = {},
-        .warm_pool =
-            WarmPool{.spec = spec(), .sandboxes = 1, .program = program(), .programs = 1}});
+    make_pooled({});
+  }
+  void make_pooled(std::vector<std::string> imports) {
+    pooled_ = std::make_unique<LinuxBackend>(
+        LinuxBackendOptions{.state_dir = state(),
+                            .log = {},
+                            .warm_pool = WarmPool{.spec = spec(),
+                                                  .sandboxes = 1,
+                                                  .program = program(),
+                                                  .programs = 1,
+                                                  .imports = std::move(imports)}});
   }
   void TearDown() override {
     pooled_.reset();

@@ -9,6 +9,9 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
+
+#include "tests/support/expect_refusal.h"
 
 namespace casemate::linux_tests {
 namespace {
@@ -192,6 +195,76 @@ TEST_F(WarmPoolTest, AProgramThatWaitedEndsWithItsSandbox) {
   const auto held = pooled_sandbox();
   EXPECT_EQ(pooled().dispose(key()), 1);
   EXPECT_THROW(run_program(*held, "print(1)"), SandboxUnavailable);
+}
+
+constexpr char kModules[] =
+    "import sys\n"
+    "print([name for name in ('decimal', 'json', 'secrets', 'no_such_module') if name in "
+    "sys.modules])";
+
+TEST_F(WarmPoolTest, ModulesThatWereAskedForAreThereAlready) {
+  make_pooled({"decimal", "json", "no_such_module", "secrets"});
+  const auto held = pooled_sandbox();
+  EXPECT_EQ(run_program(*held, kModules).stdout, "['decimal', 'json', 'secrets']\n");
+  wait_until_warm();
+  EXPECT_EQ(run_program(*held, "import no_such_module").exit_code, 1)
+      << "told to whom it is of use";
+}
+
+TEST_F(WarmPoolTest, BeyondItsModulesAProgramFindsWhatItWouldFindWithout) {
+  make_pooled({"decimal", "json", "no_such_module", "secrets"});
+  const auto held = pooled_sandbox();
+  const auto fresh = backend().acquire(key("fresh"), spec(), {});
+  for (const std::string_view code : {
+           "import sys; print(sys.argv, sys.orig_argv, sys.path, sys.flags, sys.executable)",
+           "print(__name__, __file__, __spec__, sorted(globals()))",
+           "import os; print(sorted(os.environ.items()), os.getcwd(), oct(os.umask(0)))",
+           "import os; print(open('/proc/self/cmdline').read(), open('/proc/self/environ').read())",
+           "import os; print(sorted(os.listdir('/proc/self/fd')))",
+           "import os; print(os.listdir(os.path.dirname(__file__)), os.listdir('.'))",
+           "import signal; print([(s, signal.getsignal(s)) for s in signal.valid_signals()"
+           " if s < 65], signal.pthread_sigmask(signal.SIG_BLOCK, []))",
+           "import threading; print(threading.active_count())",
+           "import sys; print(sys.stdin.read(), sys.stdout.encoding, sys.gettrace())",
+           "import atexit; atexit.register(print, 'bye'); print('hello')",
+           "def f():\n  raise ValueError('wrong')\nf()",
+       }) {
+    wait_until_warm();
+    EXPECT_EQ(say(*held, code), say(*fresh, code)) << code;
+  }
+}
+
+TEST_F(WarmPoolTest, TwoThatImportedDoNotShareTheirSeeds) {
+  make_pooled({"random"});
+  const auto held = pooled_sandbox();
+  const std::string code = "import random; print(hash('x'), random.random())";
+  const std::string first = say(*held, code);
+  wait_until_warm();
+  EXPECT_NE(say(*held, code), first);
+}
+
+TEST_F(WarmPoolTest, AProgramsOwnModuleIsImportedUnlessItsNameWasAskedFor) {
+  make_pooled({"decimal"});
+  const auto held = pooled_sandbox();
+  const auto said = [&](const std::string& name) {
+    wait_until_warm();
+    const auto call = held->open_call({.expects = program()}, {});
+    call->write_file("work/" + name + ".py", std::string_view("own = True\n"), call->directory(),
+                     {});
+    call->write_file(program().path, "import " + name + "; print(hasattr(" + name + ", 'own'))",
+                     call->directory(), {});
+    return call->exec(request_for(*call), {}).stdout;
+  };
+  EXPECT_EQ(said("fractions"), "True\n");
+  EXPECT_EQ(said("decimal"), "False\n") << "one of the documented differences";
+}
+
+TEST_F(WarmPoolTest, WhatIsNoNameOfAModuleIsRefused) {
+  for (const char* name : {"", "a b", "os;", "../os", "a\nb"}) {
+    expect_refusal<InvalidArgument>([&] { make_pooled({name}); }, "WarmPool::imports");
+  }
+  expect_refusal<InvalidArgument>([&] { make_pooled(std::vector<std::string>(65, "os")); },
+                                  "65 names");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -178,6 +179,10 @@ bool is_chrooted(std::string_view mountinfo) {
 HostFacts look_at_host() {
   HostFacts facts;
   facts.user = geteuid();
+  rlimit processes{};
+  if (getrlimit(RLIMIT_NPROC, &processes) == 0 && processes.rlim_cur != RLIM_INFINITY) {
+    facts.most_processes = std::to_string(processes.rlim_cur);
+  }
   facts.proc = is_there("/proc/self/fd");
   const std::string status = read_quietly("/proc/self/status");
   facts.filtered = status.find("\nSeccomp:\t2") != std::string::npos;
@@ -218,6 +223,12 @@ Remedy remedy_for(std::string_view failure, int error, const HostFacts& facts) {
   if (error == ENOSPC && begins(failure, {"making a user namespace", "cloning a process",
                                           "making a mount namespace"})) {
     return raise_namespace_bounds(facts);
+  }
+  if (error == EAGAIN && begins(failure, {"cloning a process", "starting the keeper"})) {
+    return {.hint = fmt::format("this user has as many processes as are allowed: raise the limit "
+                                "(ulimit -u{}), or that of the control group this process is in",
+                                facts.most_processes.empty() ? "" : " is " + facts.most_processes),
+            .command = ""};
   }
   if (begins(failure, {"creating a proc", "mounting a proc"})) return uncover_proc(facts);
   if (begins(failure, {"finding a user for programs"})) {

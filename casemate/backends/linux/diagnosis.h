@@ -33,6 +33,8 @@ struct HostFacts {
   std::string profile;
   // Of /proc/sys, by their names as sysctl has them; only those that are there.
   std::map<std::string, std::string> settings;
+  // Of this user, as RLIMIT_NPROC has it; empty where it is not bounded.
+  std::string most_processes;
   // What is mounted over parts of /proc.
   std::vector<std::string> covered;
   // The mounted /proc is there and has this process.

@@ -45,11 +45,21 @@ TEST(Remedies, OfABoundOnNamespacesNameTheKindsThatAreOff) {
       << "of a disk";
 }
 
+TEST(Remedies, OfTooManyProcessesNameTheUsersLimit) {
+  HostFacts facts;
+  facts.most_processes = "20";
+  for (const char* step : {"cloning a process: x", "starting the keeper: x"}) {
+    EXPECT_NE(remedy_for(step, EAGAIN, facts).hint.find("ulimit -u is 20"), std::string::npos);
+  }
+  EXPECT_EQ(remedy_for("making a socket: x", EAGAIN, facts).hint, "");
+}
+
 TEST(Remedies, OfARefusedUserNamespaceNameWhoRefusesIt) {
   HostFacts facts;
   facts.settings["kernel.apparmor_restrict_unprivileged_userns"] = "1";
   for (const char* step : {"making a user namespace: x", "writing /proc/self/uid_map: x",
-                           "making a mount namespace: x"}) {
+                           "making a mount namespace: x", "raising the loopback interface: x",
+                           "opening a socket for the loopback interface: x"}) {
     for (const int error : {EPERM, EACCES}) {
       EXPECT_EQ(remedy_for(step, error, facts).command,
                 "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
@@ -119,7 +129,7 @@ TEST(Remedies, OfAMissingProcAndOfMemoryThatRunsNothing) {
 
 TEST(Remedies, OfWhatIsNoLackOfTheMachineAreNone) {
   EXPECT_EQ(remedy_for("writing record.json: x", ENOSPC, {}), Remedy{});
-  EXPECT_EQ(remedy_for("cloning a process: x", EAGAIN, {}), Remedy{});
+  EXPECT_EQ(remedy_for("making a socket: x", EAGAIN, {}), Remedy{});
 }
 
 }  // namespace

@@ -172,6 +172,7 @@ std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const
         throw SandboxUnavailable(fmt::format("asking for a sandbox: {}", error.what()),
                                  provider_hint(error));
       }
+      hear_last_words();
       // It was killed. Everything it had made ends with it, so a second try starts clean.
       socket_.reset();
       reap_launcher();
@@ -237,6 +238,22 @@ void KeeperClient::start_if_needed() {
   }
 }
 
+// Throws `SandboxUnavailable` where the keeper said why it could not begin, before it ended. Its
+// end with requests unread comes first, once, as an error of the connection.
+void KeeperClient::hear_last_words() {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    guest::KeeperAnswer answer{};
+    const ssize_t size = recv(socket_.get(), &answer, sizeof answer, MSG_DONTWAIT);
+    if (size < 0 && errno == ECONNRESET) continue;
+    if (size != sizeof answer) return;
+    if (answer.number != 0) continue;
+    answer.text[sizeof answer.text - 1] = '\0';
+    socket_.reset();
+    reap_launcher();
+    refuse("the keeper of sandboxes did not start", answer.text, answer.error);
+  }
+}
+
 // Its child, the keeper, goes on. Where the application reaps every child itself, or ignores
 // SIGCHLD, there is nothing left to wait for.
 void KeeperClient::reap_launcher() {
@@ -257,6 +274,9 @@ guest::KeeperAnswer KeeperClient::receive(std::uint64_t number, const CallContro
     if (message.bytes == 0) sys::throw_error(EPIPE, "hearing from the keeper");
     if (message.bytes != sizeof answer) sys::throw_error(EPROTO, "hearing from the keeper");
     answer.text[sizeof answer.text - 1] = '\0';
+    if (answer.number == 0) {
+      refuse("the keeper of sandboxes did not start", answer.text, answer.error);
+    }
     if (answer.number == number) return answer;
   }
 }

@@ -47,6 +47,7 @@ class KeeperClient {
  private:
   void start_if_needed();
   void reap_launcher();
+  void hear_last_words();
   void give_up_locked(std::uint64_t number) noexcept;
   guest::KeeperAnswer receive(std::uint64_t number, const CallControl& control);
 

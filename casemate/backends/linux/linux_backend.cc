@@ -14,8 +14,10 @@
 #include "casemate/backends/linux/linux_backend_impl.h"
 #include "casemate/backends/linux/spec_check.h"
 #include "casemate/base/digest.h"
+#include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/guest_program.h"
+#include "casemate/guest/protocol.h"
 #include "casemate/sys/file.h"
 
 namespace casemate {
@@ -38,6 +40,21 @@ auto as_provider(Act&& act) {
   }
 }
 
+void check_imports(const std::vector<std::string>& imports) {
+  if (imports.size() > guest::kMaxImports) {
+    throw InvalidArgument(
+        fmt::format("WarmPool::imports is refused: it has {} names, and {} are "
+                    "accepted",
+                    imports.size(), guest::kMaxImports));
+  }
+  for (const std::string& name : imports) {
+    if (guest::is_import_name(name)) continue;
+    throw InvalidArgument(fmt::format("WarmPool::imports is refused: \"{}\" is no name of a module",
+                                      escape_for_display(name)),
+                          "give names as an import statement has them, \"os.path\"");
+  }
+}
+
 // 0 where it is not known, or was written by a clock that is ahead: that of another time namespace.
 std::chrono::seconds age_of(const Record& record) {
   const std::uint64_t now = boot_time();
@@ -56,6 +73,7 @@ LinuxBackend::Impl::Impl(LinuxBackendOptions options)
   }
   if (!options_.warm_pool) return;
   check_spec(options_.warm_pool->spec);
+  check_imports(options_.warm_pool->imports);
   stock_ = std::make_unique<WarmStock>(
       *options_.warm_pool,
       WarmStock::Makers{[this](const auto& stop) { find_pool_fingerprint(stop); },

@@ -39,6 +39,10 @@ struct WarmPool {
   // this machine changes, those that run the old one are ended.
   std::optional<ExpectedProgram> program{};
   std::size_t programs = 1;
+  // Modules that each of them, where it is CPython 3.10 or newer that was started as CodeAct does,
+  // imports before it waits; at most 64. Then a program is *not* as it would be otherwise:
+  // README.md beside this header says in what. One that cannot be imported is passed over.
+  std::vector<std::string> imports{};
 };
 
 // Every field has an initialiser, so that a host that names only some is not warned of the rest.

@@ -108,7 +108,7 @@ std::unique_ptr<guest::AgentCall> LinuxBackend::Impl::hold_program(
   auto accounting = parts->account(profile.id);
   auto call = std::make_unique<guest::AgentCall>(profile, std::move(stream), std::move(parts),
                                                  std::move(accounting), control);
-  call->hold(*options_.warm_pool->program, control);
+  call->hold(*options_.warm_pool->program, options_.warm_pool->imports, control);
   return call;
 }
 

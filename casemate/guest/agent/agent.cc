@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -26,7 +27,10 @@
 #include "casemate/guest/agent/call_network.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent/serve_call.h"
+#include "casemate/guest/frame.h"
+#include "casemate/guest/protocol.h"
 #include "casemate/sys/error.h"
+#include "casemate/sys/mount.h"
 #include "casemate/sys/process.h"
 
 namespace casemate::guest {
@@ -59,7 +63,18 @@ void join_groups(const std::vector<UniqueFd>& groups) {
   }
 }
 
-void set_up(const AgentPlan& plan) {
+// The machine's root may mount a /proc wherever it is; who is root of a user namespace only, where
+// nothing is hidden of another. What is mounted in the sandbox later is measured by this one.
+void mount_proc_first(AgentPlan& plan) {
+  plan.root.proc = sys::make_proc();
+  if (unshare(static_cast<int>(kAllNamespaces & ~std::uint64_t{CLONE_NEWPID})) < 0) {
+    sys::throw_errno("making a user namespace");
+  }
+  if (send(plan.status.get(), "u", 1, MSG_NOSIGNAL) != 1) sys::throw_errno("telling the keeper");
+}
+
+void set_up(AgentPlan& plan) {
+  if (plan.proc_first) mount_proc_first(plan);
   char go = 0;
   if (read(plan.status.get(), &go, 1) != 1) sys::throw_error(ESRCH, "waiting for the keeper");
   become_root_inside(plan.place);
@@ -143,8 +158,15 @@ class Agent {
     if (!connection) return;
     try {
       if (sys::clone_process(CLONE_NEWNS | CLONE_NEWIPC) == 0) become_call(std::move(connection));
-    } catch (const std::system_error&) {
-      // Closing the connection is the answer: the host takes it as a call that never began.
+    } catch (const std::system_error& error) {
+      // As a call's own process says it; then the connection is closed.
+      FrameWriter writer(connection.get());
+      writer.put(wire(FrameType::failed),
+                 encode(Failure{FailureReason::no_resources, error.code().value(), error.what()}));
+      try {
+        writer.flush();  // without waiting: it is the first thing on that connection
+      } catch (const std::system_error&) {
+      }
     }
   }
 
@@ -246,6 +268,8 @@ void report(int status, int error, const char* text) {
 void run_agent(AgentPlan plan) noexcept {
   const int status = plan.status.get();
   bool ready = false;
+  // Open until it was said that the sandbox is ready, or why not.
+  UniqueFd reports;
   try {
     // While the keeper writes the id maps, and before anything is made that shall be counted.
     join_groups(plan.groups);
@@ -257,7 +281,7 @@ void run_agent(AgentPlan plan) noexcept {
     sys::close_all_except(kept);
     set_up(plan);
     plan.keeper.reset();
-    UniqueFd reports = std::move(plan.status);
+    reports = std::move(plan.status);
     Agent agent(std::move(plan));
     agent.listen_on_sockets();
     report(status, 0, "");

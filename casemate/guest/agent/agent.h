@@ -1,8 +1,10 @@
 #pragma once
 
+#include <linux/sched.h>
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,12 +23,20 @@ struct AgentPlan {
   // Bound by the keeper, listened on here: that is how others see that the sandbox is ready.
   sys::UniqueFd agent_socket;
   sys::UniqueFd lease_socket;
+  // The pid namespace is there and every other is not: /proc is mounted before there is a user
+  // namespace, and a byte says to the keeper that there is.
+  bool proc_first = false;
   // To the keeper: one byte comes when the id maps are written, an `AgentReport` goes back.
   sys::UniqueFd status;
   sys::UniqueFd keeper;
   // Files of the control groups that it lives in (`Place::join_groups`).
   std::vector<sys::UniqueFd> groups;
 };
+
+// All that a sandbox has of its own.
+inline constexpr std::uint64_t kAllNamespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID |
+                                                CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
+                                                CLONE_NEWCGROUP;
 
 // What the agent says once.
 struct AgentReport {
@@ -39,7 +49,8 @@ struct AgentReport {
 // with it every process of the sandbox, when the last lease closed (and the time that it wished to
 // be kept went by), when no lease came within 10 s, or with the keeper.
 //
-// Called in the process that `clone_process` made with all namespaces; never returns.
+// Called in the process that `clone_process` made with all namespaces, or with `proc_first` a pid
+// namespace only; never returns.
 [[noreturn]] void run_agent(AgentPlan plan) noexcept;
 
 }  // namespace casemate::guest

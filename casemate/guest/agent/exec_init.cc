@@ -235,7 +235,7 @@ class ExecInit {
   // Starts the program and leaves it where it reads its file, until that comes. Returns what it is
   // from then on; nothing when the host was told why not.
   std::optional<Exec> hold(Hold request, const std::vector<sys::UniqueFd>& groups) {
-    HeldFile file(request.path, place_);
+    HeldFile file(request.path, request.imports, place_);
     if (!start(request.exec, groups, Begin::later)) return std::nullopt;
     const std::optional<Release> release = await_release(file);
     if (!release) {

@@ -17,16 +17,23 @@ namespace {
 
 // Beside the FIFO until it takes its place.
 constexpr char kAside[] = ".program";
+constexpr char kImports[] = ".imports";
 
 }  // namespace
 
-HeldFile::HeldFile(const std::string& path, Place& place) : place_(place) {
+HeldFile::HeldFile(const std::string& path, const std::vector<std::string>& imports, Place& place)
+    : place_(place) {
   const std::size_t slash = path.rfind('/');
   const std::string parent = path.substr(0, slash);
   name_ = path.substr(slash + 1);
   if (mkdir(parent.c_str(), 0755) < 0) sys::throw_errno("making a held program's directory");
   directory_ = sys::open_at(AT_FDCWD, parent.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   place_.give_pipe(directory_.get());
+  if (!imports.empty()) {
+    std::string list;
+    for (const std::string& name : imports) list += name + "\n";
+    write_file(kImports, list);
+  }
   if (mkfifoat(directory_.get(), name_.c_str(), 0644) < 0) sys::throw_errno("making a FIFO");
   fifo_ = sys::open_at(directory_.get(), name_.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK);
   place_.give_pipe(fifo_.get());
@@ -39,11 +46,13 @@ HeldFile::HeldFile(const std::string& path, Place& place) : place_(place) {
   }
 }
 
-void HeldFile::stage(std::string_view source) {
+void HeldFile::stage(std::string_view source) { write_file(kAside, source); }
+
+void HeldFile::write_file(const char* name, std::string_view content) {
   const sys::UniqueFd file =
-      sys::open_at(directory_.get(), kAside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
+      sys::open_at(directory_.get(), name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
   place_.give_pipe(file.get());
-  for (std::string_view rest = source; !rest.empty();) {
+  for (std::string_view rest = content; !rest.empty();) {
     const ssize_t count = write(file.get(), rest.data(), rest.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) sys::throw_errno("writing a held program's file");

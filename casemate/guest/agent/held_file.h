@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "casemate/guest/agent/place.h"
 #include "casemate/sys/unique_fd.h"
@@ -15,8 +16,9 @@ namespace casemate::guest {
 // could have put there. Methods throw `std::system_error`.
 class HeldFile {
  public:
-  // Makes the directory of `path`, which must not be there, and the FIFO in it.
-  HeldFile(const std::string& path, Place& place);
+  // Makes the directory of `path`, which must not be there, and the FIFO in it, and beside it the
+  // list of what is to be imported, if that is anything (support/sitecustomize.py).
+  HeldFile(const std::string& path, const std::vector<std::string>& imports, Place& place);
 
   // Readable once somebody opened the FIFO; -1 after `forget_event`.
   int opened_event() const { return opened_.get(); }
@@ -29,6 +31,8 @@ class HeldFile {
   void fill(std::string_view source);
 
  private:
+  void write_file(const char* name, std::string_view content);
+
   Place& place_;
   std::string name_;
   sys::UniqueFd directory_;

@@ -261,6 +261,7 @@ KeeperIdentity::KeeperIdentity(const std::optional<SubordinateIds>& subordinate)
   std::string why_one = "no other is mapped here";
   if (geteuid() != 0 || !may(CAP_SYS_ADMIN) || !may_give_ids()) {
     why_one = enter_user_namespace(subordinate);
+    is_root_here_ = false;
   }
   users_ = spare_ids(read_proc("/proc/self/uid_map"));
   groups_ = spare_ids(read_proc("/proc/self/gid_map"));

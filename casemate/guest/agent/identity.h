@@ -46,6 +46,9 @@ class KeeperIdentity {
   // Two sandboxes that meet share those counters only.
   SandboxIds pick() const;
 
+  // Whether it is root without a user namespace of its own.
+  bool is_root_here() const { return is_root_here_; }
+
   // Whether the groups of the application can be dropped: not where its user has one group id.
   bool drops_groups() const { return drops_groups_; }
 
@@ -56,6 +59,7 @@ class KeeperIdentity {
   std::optional<IdRange> users_;
   std::optional<IdRange> groups_;
   bool drops_groups_ = false;
+  bool is_root_here_ = true;
   std::string description_;
 };
 

@@ -46,9 +46,6 @@ namespace {
 
 using sys::UniqueFd;
 
-constexpr std::uint64_t kAllNamespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
-                                         CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
-
 // A socket with a name in a directory, not listened on yet. The name goes through /proc because a
 // socket address holds 107 bytes and a state directory may be longer.
 UniqueFd bind_socket(int directory, const char* name) {
@@ -70,6 +67,16 @@ void write_id_maps(int process, const SandboxIds& ids) {
   const std::string folder = "/proc/" + std::to_string(*number) + "/";
   sys::write_control_file_at(AT_FDCWD, (folder + "uid_map").c_str(), ids.user_map());
   sys::write_control_file_at(AT_FDCWD, (folder + "gid_map").c_str(), ids.group_map());
+}
+
+// Waits until an agent that mounts its /proc first has got so far.
+bool has_user_namespace(int status) {
+  char said = 0;
+  ssize_t size = -1;
+  do {
+    size = recv(status, &said, 1, MSG_PEEK | MSG_TRUNC);
+  } while (size < 0 && errno == EINTR);
+  return size == 1 && recv(status, &said, 1, 0) == 1;
 }
 
 bool ends_within(const char* text, std::size_t bytes) { return strnlen(text, bytes) < bytes; }
@@ -114,16 +121,17 @@ bool makes_findable(std::string_view name) {
 
 class Keeper {
  public:
-  Keeper(UniqueFd host, const std::optional<SubordinateIds>& subordinate)
+  // Takes `host` when it can begin.
+  Keeper(UniqueFd& host, const std::optional<SubordinateIds>& subordinate)
       : subordinate_(subordinate),
-        host_(std::move(host)),
         self_(sys::open_pid(getpid())),
         events_(epoll_create1(EPOLL_CLOEXEC)),
         watches_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    if (!watches_) do_without_watches(errno);
     if (!events_) sys::throw_errno("making an epoll set");
-    await(host_.get(), kHostEvent);
-    // Without it a sandbox whose directory is wiped lives until its users let go of it.
+    await(host.get(), kHostEvent);
     if (watches_) await(watches_.get(), kWatchEvent);
+    host_ = std::move(host);
   }
 
   void run() {
@@ -152,6 +160,12 @@ class Keeper {
   }
 
  private:
+  // Then a sandbox whose directory is wiped lives until its users let go of it.
+  void do_without_watches(int error) {
+    unwatched_ = std::string("; a wiped state directory goes unnoticed (inotify: ") +
+                 std::generic_category().message(error) + ")";
+  }
+
   void get_ready() {
     if (refused_) throw *refused_;
     if (!identity_) {
@@ -162,7 +176,10 @@ class Keeper {
         throw;
       }
     }
-    if (!template_) template_.emplace();
+    if (!template_) {
+      proc_first_ = identity_->is_root_here() && proc_is_covered();
+      template_.emplace();
+    }
   }
 
   void await(int descriptor, std::uint64_t subject) {
@@ -302,7 +319,9 @@ class Keeper {
                        std::make_move_iterator(descriptors.end()));
     plan.keeper = UniqueFd(fcntl(self_.get(), F_DUPFD_CLOEXEC, 0));
 
-    const pid_t pid = sys::clone_process(kAllNamespaces);
+    plan.proc_first = proc_first_;
+    const pid_t pid =
+        sys::clone_process(proc_first_ ? std::uint64_t{CLONE_NEWPID} : kAllNamespaces);
     if (pid == 0) run_agent(std::move(plan));
     sandbox->pid = pid;
     sandbox->status = std::move(ours);
@@ -313,7 +332,12 @@ class Keeper {
       await(kept.process.get(), 2 * request.number);
       await(kept.status.get(), 2 * request.number + 1);
       const std::string path = "/proc/self/fd/" + std::to_string(kept.directory.get());
-      if (watches_) kept.watch = inotify_add_watch(watches_.get(), path.c_str(), IN_DELETE);
+      if (watches_) {
+        kept.watch = inotify_add_watch(watches_.get(), path.c_str(), IN_DELETE);
+        if (kept.watch < 0) do_without_watches(errno);
+      }
+      // Else it has reported why there is none.
+      if (proc_first_ && !has_user_namespace(kept.status.get())) return;
       write_id_maps(kept.process.get(), ids);
       if (send(kept.status.get(), "g", 1, MSG_NOSIGNAL) != 1) sys::throw_errno("starting an agent");
     } catch (...) {
@@ -333,8 +357,8 @@ class Keeper {
       return;
     }
     report.text[sizeof report.text - 1] = '\0';
-    settle(sandbox, report.error,
-           report.error == 0 ? identity_->description().c_str() : report.text);
+    const std::string made = identity_->description() + unwatched_;
+    settle(sandbox, report.error, report.error == 0 ? made.c_str() : report.text);
   }
 
   // Its agent has ended, and with it every process of its pid namespace: the kernel reaps them
@@ -384,13 +408,23 @@ class Keeper {
   // Why the identity could not be had: it is tried once, a half-made user namespace cannot be left.
   std::optional<std::system_error> refused_;
   std::optional<RootTemplate> template_;
+  bool proc_first_ = false;
   UniqueFd events_;
   UniqueFd watches_;
+  // Said to the host with each sandbox; empty where its directory is watched.
+  std::string unwatched_;
   // By number.
   std::map<std::uint64_t, std::unique_ptr<KeptSandbox>> sandboxes_;
 };
 
 }  // namespace
+
+void report_no_start(int host, int error, const char* text) noexcept {
+  KeeperAnswer value{};
+  value.error = error;
+  std::snprintf(value.text, sizeof value.text, "%s", text);
+  static_cast<void>(send(host, &value, sizeof value, MSG_NOSIGNAL | MSG_DONTWAIT));
+}
 
 int run_keeper(UniqueFd host, const std::optional<SubordinateIds>& subordinate) noexcept {
   try {
@@ -399,11 +433,14 @@ int run_keeper(UniqueFd host, const std::optional<SubordinateIds>& subordinate) 
     // The host's session keyring would stay with every program.
     syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr);
     drop_inherited_bounds();
-    Keeper(std::move(host), subordinate).run();
+    Keeper(host, subordinate).run();
     return 0;
-  } catch (const std::exception&) {
-    return 1;
+  } catch (const std::system_error& error) {
+    if (host) report_no_start(host.get(), error.code().value(), error.what());
+  } catch (const std::exception& error) {
+    if (host) report_no_start(host.get(), EIO, error.what());
   }
+  return 1;
 }
 
 }  // namespace casemate::guest

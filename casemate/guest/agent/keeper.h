@@ -14,8 +14,11 @@ namespace casemate::guest {
 // What the host gave up, or had not published when its socket closed, is ended at once. The
 // keeper's own death ends all its sandboxes.
 //
+// Where it cannot begin it says why, before it ends, in an answer to no request (number 0).
+//
 // `host` is a seqpacket socket; `subordinate` are more ids that the machine gives this user.
 // Returns the exit status.
+void report_no_start(int host, int error, const char* text) noexcept;
 int run_keeper(sys::UniqueFd host, const std::optional<SubordinateIds>& subordinate) noexcept;
 
 }  // namespace casemate::guest

@@ -66,10 +66,12 @@ static_assert(sizeof(GiveUpSandbox) != sizeof(CreateSandbox));
 // The answer to one request. One that was given up has another, last answer: ECANCELED, when
 // nothing of the sandbox exists any more.
 struct KeeperAnswer {
+  // 0: the keeper could not begin, and ends.
   std::uint64_t number;
   // 0, or the errno of what failed.
   std::int32_t error;
-  // What failed, for a person; without an error, whose user ids the sandbox has.
+  // What failed, for a person; without an error, whose user ids the sandbox has, and what the
+  // keeper does without.
   char text[508];
 };
 

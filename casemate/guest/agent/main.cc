@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <system_error>
 
 #include "casemate/guest/agent/keeper.h"
 #include "casemate/sys/process.h"
@@ -24,11 +26,21 @@ int start_keeper(const std::optional<SubordinateIds>& subordinate) {
   // Twice, so that the keeper is nobody's child: the host may wait for any child of its own, and
   // the one it started has ended before the first answer.
   const pid_t pid = fork();
-  if (pid != 0) return pid > 0 ? 0 : 1;
+  if (pid < 0) {
+    const std::system_error error(errno, std::generic_category(), "cloning a process");
+    casemate::guest::report_no_start(kHostSocket, errno, error.what());
+    return 1;
+  }
+  if (pid > 0) return 0;
   setsid();
   if (chdir("/") < 0) return 1;
   umask(0);
-  casemate::sys::close_from(kHostSocket + 1);
+  try {
+    casemate::sys::close_from(kHostSocket + 1);
+  } catch (const std::system_error& error) {
+    casemate::guest::report_no_start(kHostSocket, error.code().value(), error.what());
+    return 1;
+  }
   return casemate::guest::run_keeper(casemate::sys::UniqueFd(kHostSocket), subordinate);
 }
 

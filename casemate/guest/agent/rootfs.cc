@@ -8,6 +8,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -63,6 +64,9 @@ constexpr std::size_t kMaxCopiedEntries = 16;
 constexpr off_t kMaxCopiedBytes = 512 * 1024;
 // One block of the common file systems.
 constexpr off_t kMaxCopiedDirectoryBytes = 4096;
+
+constexpr std::size_t kMaxMountsBytes = 16 << 20;
+constexpr std::string_view kBinfmt = "/proc/sys/fs/binfmt_misc ";
 
 struct EtcFile {
   const char* name;
@@ -351,6 +355,19 @@ void bound_inotify(int proc) {
 
 }  // namespace
 
+bool proc_is_covered() {
+  const std::string mounts = sys::read_file_at(AT_FDCWD, "/proc/self/mountinfo", kMaxMountsBytes);
+  // The fifth field is where; the kernel itself has an empty place for the one that is passed over.
+  for (std::size_t at = mounts.find(" /proc/"); at != mounts.npos;
+       at = mounts.find(" /proc/", at + 1)) {
+    const std::string_view line = std::string_view(mounts).substr(mounts.rfind('\n', at) + 1);
+    const std::string_view before = line.substr(0, at - (mounts.rfind('\n', at) + 1));
+    const bool is_place = std::ranges::count(before, ' ') == 3;
+    if (is_place && !std::string_view(mounts).substr(at + 1).starts_with(kBinfmt)) return true;
+  }
+  return false;
+}
+
 void enter_root(const RootPlan& plan) {
   sys::make_all_private();
   const UniqueFd tree = sys::clone_tree(AT_FDCWD, kTemplateDirectory);
@@ -370,9 +387,10 @@ void enter_root(const RootPlan& plan) {
   sys::restrict_mount(machine_id.get(), kReadOnly);
   sys::attach(machine_id.get(), root, "etc/machine-id");
   sys::bind(quota.get(), "workspace", root, plan.work_dir.substr(1).c_str());
-  const UniqueFd proc = sys::make_proc();
-  sys::attach(proc.get(), root, "proc");
-  bound_inotify(proc.get());
+  const UniqueFd own = plan.proc ? UniqueFd() : sys::make_proc();
+  const int proc = plan.proc ? plan.proc.get() : own.get();
+  sys::attach(proc, root, "proc");
+  bound_inotify(proc);
   sys::replace_root(root);
   // What one call mounts in it keeps every other from taking that name away (linux_place.cc).
   if (plan.one_id) sys::share_mount(plan.work_dir.c_str());

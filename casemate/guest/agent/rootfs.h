@@ -58,10 +58,16 @@ class ImageTemplate {
   sys::UniqueFd attached_;
 };
 
+// Whether something lies over parts of /proc, as engines do it in a container: then nobody mounts
+// one in a user namespace. Throws `std::system_error`.
+bool proc_is_covered();
+
 // What a sandbox's own root is made with.
 struct RootPlan {
   // Absolute; in the template.
   std::string work_dir;
+  // Of the sandbox's pid namespace, mounted before it had a user namespace; else it is made here.
+  sys::UniqueFd proc{};
   std::uint64_t disk_bytes = 0;
   std::uint64_t disk_inodes = 0;
   // User 1000 is all there is: programs own what this makes.

@@ -2,7 +2,8 @@
 # of the program's is on the import path. Only then does the current directory join it, so that
 # shared modules import and a shared json.py or encodings/ cannot reach into start-up. Imports
 # nothing that is not loaded already, except in a run with host tools: every program waits for this.
-# Runs nobody else's sitecustomize: the image's would be one more thing that start-up depends on.
+# What a pool asks for (WarmPool::imports) stands in a file beside the program's; it is gone before
+# the program begins. Runs nobody else's sitecustomize: the image's would be one more thing that start-up depends on.
 import os
 import sys
 
@@ -12,8 +13,27 @@ if "CASEMATE_HOST_TOOLS" in os.environ:
         del casemate_tools
     except Exception:
         pass  # the program starts, and hears of it when it imports the module itself
+
+
+def import_ahead():
+    try:
+        path = os.path.dirname(sys.orig_argv[1]) + "/.imports"
+        file = os.open(path, os.O_RDONLY)
+    except (AttributeError, IndexError, OSError):
+        return
+    names = os.read(file, 65536).decode().split()
+    os.close(file)
+    os.unlink(path)
+    for name in names:
+        try:
+            __import__(name)
+        except BaseException:
+            pass  # the program hears of it when it imports the module itself
+
+
+import_ahead()
 try:
     sys.path.insert(0, os.getcwd())
 except OSError:
     pass  # the directory is gone: the program starts, and imports what it can
-del os, sys
+del import_ahead, os, sys

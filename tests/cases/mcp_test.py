@@ -402,6 +402,13 @@ class Files(McpCase):
         self.assertEqual([(each["host"], each["decision"], each["reason"]) for each in result["structuredContent"]["egress"]],
                          [("denied.test", "denied", "")])
 
+    def test_an_allowed_host_is_told_of(self):
+        tool = self.initialised("--allow", "host.example").request("tools/list", {})["result"]["tools"][0]
+        self.assertTrue(tool["annotations"]["openWorldHint"])
+        self.assertIn("host.example", tool["description"])
+        tool = self.initialised().request("tools/list", {})["result"]["tools"][0]
+        self.assertEqual((tool["annotations"]["openWorldHint"], tool["annotations"]["readOnlyHint"]), (False, False))
+
     def test_environment_and_limits_are_the_operators(self):
         client = self.initialised("--env", "GREETING=hi", "--timeout", 0.5)
         self.assertEqual(client.call("import os; print(os.environ['GREETING'])")["structuredContent"]["stdout"], "hi\n")

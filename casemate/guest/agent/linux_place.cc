@@ -89,7 +89,8 @@ void LinuxPlace::open_call_scope(std::string_view id, HostSockets sockets) {
   // Root's, so that no program can put something else in its place; empty for every other call.
   make_directory(quota_.get(), mount_point, 0755, 0);
   if (config_.one_id) {
-    // Its programs own the work directory, and one may have closed it to itself and all that follow.
+    // Its programs own the work directory, and one may have closed it to itself and all that
+    // follow.
     fchmodat(quota_.get(), "workspace", 01777, 0);
     cover_mount_point(id);
   }

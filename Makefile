@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run examples test asan tsan fuzz format format-check lint bench install package program soak
+.PHONY: help run examples test mcp-clients asan tsan fuzz format format-check lint bench install package program soak
 
 PREFIX ?= /usr/local
 
@@ -24,6 +24,10 @@ test: ## install what is missing, build, run every test this machine can run
 	@scripts/bootstrap test
 	@scripts/build release --with-tests
 	@scripts/run_tests build/release
+
+mcp-clients: ## install public MCP clients into build/, by npm and pip, for the tests that use them
+	@scripts/bootstrap test
+	@scripts/mcp_clients
 
 asan: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/bootstrap test

@@ -59,6 +59,7 @@ void fuzz_egress_frames(std::string_view bytes);
 void fuzz_frames(std::string_view bytes);
 void fuzz_guest_paths(std::string_view bytes);
 void fuzz_host_patterns(std::string_view bytes);
+void fuzz_http_requests(std::string_view bytes);
 void fuzz_image_documents(std::string_view bytes);
 void fuzz_image_layers(std::string_view bytes);
 void fuzz_json(std::string_view bytes);
@@ -91,6 +92,7 @@ inline constexpr auto kTargets = std::to_array<NamedTarget>({
     {"frames", fuzz_frames},
     {"guest_paths", fuzz_guest_paths},
     {"host_patterns", fuzz_host_patterns},
+    {"http_requests", fuzz_http_requests},
     {"image_documents", fuzz_image_documents},
     {"image_layers", fuzz_image_layers},
     {"json", fuzz_json},

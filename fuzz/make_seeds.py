@@ -424,6 +424,33 @@ MCP = {
 }
 
 
+def http_request(line="POST /mcp HTTP/1.1", body="{}", **fields):
+    head = {"Host": "localhost", "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream", "Content-Length": len(body)}
+    head |= {name.replace("_", "-"): value for name, value in fields.items()}
+    lines = [f"{name}: {value}\r\n" for name, value in head.items() if value is not None]
+    return f"{line}\r\n{''.join(lines)}\r\n{body}"
+
+
+HTTP_REQUESTS = {
+    "plain": http_request(),
+    "twice": http_request() * 2,
+    "stream": http_request(body="stream"),
+    "stream-old": http_request("POST /mcp HTTP/1.0", body="stream"),
+    "chunked": http_request(body="2\r\n{}\r\n0\r\n\r\n", Content_Length=None, Transfer_Encoding="chunked"),
+    "expecting": http_request(Expect="100-continue"),
+    "fields": http_request(Mcp_Session_Id="0123", MCP_Protocol_Version="2026-07-28", Mcp_Method="tools/call",
+                           Mcp_Name="=?base64?c2F5?=", Authorization="Bearer 0123456789012345678901"),
+    "get": http_request("GET /mcp HTTP/1.1", body="", Last_Event_ID="s.1", Content_Length=None),
+    "delete": http_request("DELETE /mcp?x HTTP/1.1", body="", Content_Length=None),
+    "host-evil": http_request(Host="evil.example"),
+    "host-ipv6": http_request(Host="[::1]:80", Origin="http://[::ffff:127.0.0.1]:3000"),
+    "origin-evil": http_request(Origin="https://localhost.evil.example"),
+    "too-long": http_request(Content_Length=1001),
+    "event-id": "0123456789abcdef.17",
+}
+
+
 def seeds():
     stream = b"".join(frame(kind, payload) for kind, payload in MESSAGES.values())
     yield "frames", "messages", b"\x06" + stream
@@ -449,7 +476,7 @@ def seeds():
     for name, content in conversations():
         yield "lying_guest", name, content
     for target, table in {
-            "client_hello": HELLOS, "egress_frames": EGRESS, "channel_frames": CHANNELS, "artifact_names": NAMES, "guest_paths": PATHS, "host_patterns": HOSTS, "json": JSON,
+            "client_hello": HELLOS, "egress_frames": EGRESS, "channel_frames": CHANNELS, "artifact_names": NAMES, "guest_paths": PATHS, "host_patterns": HOSTS, "http_requests": HTTP_REQUESTS, "json": JSON,
             "mcp_messages": MCP, "over_exec": CALLS, "manifest": MANIFESTS, "run_json": RUNS, "utf8": UTF8,
             "values": VALUES, "config": CONFIGS, "dns_messages": DNS, "socks_requests": SOCKS,
             "request_heads": {name: b"\x05" + head.encode() for name, head in HEADS.items()}}.items():

@@ -6,6 +6,7 @@
 #include "apps/casemate/config.h"
 #include "apps/casemate/console.h"
 #include "apps/casemate/host_variable.h"
+#include "apps/casemate/mcp_http.h"
 #include "apps/casemate/mcp_options.h"
 #include "apps/casemate/mcp_server.h"
 #include "apps/casemate/server_log.h"
@@ -26,6 +27,7 @@ int mcp_verb(const ParsedLine& line, const Config& config) {
   const Log log = server_log.log();
   Backends backends;
   std::optional<McpOptions> options;
+  std::optional<mcp::HttpOptions> http;
   images::ImageReference image;
   read_line(line, [&](const ParsedLine& given) {
     refuse_operands(given);
@@ -33,6 +35,7 @@ int mcp_verb(const ParsedLine& line, const Config& config) {
     backends = make_backends(config, log, read.sandbox.server_names);
     refuse_unknown_backend(read.sandbox, backends);
     image = images::parse_image_reference(read.sandbox.image);
+    http = mcp_http_options(given, log);
     options = std::move(read);
   });
   add_host_tools(options->sandbox, config.host_tools);
@@ -44,9 +47,12 @@ int mcp_verb(const ParsedLine& line, const Config& config) {
   mcp::ServerOptions server = make_mcp_server(*options, backends, log);
   server.version = kVersion;
   server_log.say(in_force(*options, backends));
-  const mcp::StdioEnd end = mcp::serve(std::move(server), {}, stop.token());
-  // Whoever notices it first.
-  if (end == mcp::StdioEnd::output_closed) return kExitOutputClosed;
+  if (http) {
+    serve_over_http(std::move(server), std::move(*http), stop.token(),
+                    [&server_log](std::string_view text) { server_log.say(text); });
+  } else if (mcp::serve(std::move(server), {}, stop.token()) == mcp::StdioEnd::output_closed) {
+    return kExitOutputClosed;  // whoever notices it first
+  }
   return stop.exit_status().value_or(0);
 }
 

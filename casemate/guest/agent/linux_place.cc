@@ -91,7 +91,7 @@ void LinuxPlace::open_call_scope(std::string_view id, HostSockets sockets) {
   if (config_.one_id) {
     // Its programs own the work directory, and one may have closed it to itself and all that
     // follow.
-    fchmodat(quota_.get(), "workspace", 01777, 0);
+    if (fchmodat(quota_.get(), "workspace", 01777, 0) < 0) sys::throw_errno("opening /workspace");
     cover_mount_point(id);
   }
   const std::string directory = config_.work_dir + "/" + std::string(id);

@@ -74,7 +74,10 @@ if sqlite3.connect("data.db").execute("select count(*), max(n) from t").fetchone
     print("rows are missing")
 )py"},
     {"temporary-files", "temporary files and directories come and go", R"py(
-import os, tempfile
+import os, subprocess, tempfile
+made = subprocess.run(["mktemp"], capture_output=True, text=True).stdout.strip()
+if not made: print("mktemp makes nothing")
+else: os.unlink(made)
 with tempfile.NamedTemporaryFile() as file:
     file.write(b"x"); file.flush()
     if os.path.getsize(file.name) != 1: print("a temporary file was lost")
@@ -89,6 +92,8 @@ with open("mapped", "w+b") as file:
     file.truncate(1 << 20)
     with mmap.mmap(file.fileno(), 0) as view: view[5] = 7
 if open("mapped", "rb").read()[5] != 7: print("a mapped file kept nothing")
+# Reserved, as run-time systems do; a bound on addresses would refuse what costs nothing.
+with mmap.mmap(-1, 1 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000) as view: view[5] = 7
 block = shared_memory.SharedMemory(create=True, size=4096)
 block.buf[0] = 9
 again = shared_memory.SharedMemory(name=block.name)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "casemate/conformance/suite.h"
+#include "tests/conformance/bwrap_place.h"
 #include "tests/conformance/faulty.h"
 #include "tests/conformance/web_fake.h"
 
@@ -25,6 +26,20 @@ std::vector<Double> exec_doubles();
 
 // On a sandbox that keeps calls apart.
 std::vector<Double> host_tool_doubles();
+
+// On a sandbox that holds bounds: floods that it lets through in part, or tells wrongly.
+std::vector<Double> flood_doubles();
+
+// A place by bwrap (bwrap_place.h) with one hole, or with one thing that honest programs miss.
+struct PlaceDouble {
+  std::string name;
+  std::set<conformance::Suite> suites;
+  Walls walls;
+  Faults faults;
+};
+// For root. What they need on the host is put into `scratch`.
+std::vector<PlaceDouble> isolation_doubles(const std::string& scratch);
+std::vector<PlaceDouble> usability_doubles();
 
 // Of the egress suite, by the rule that a program's way out obeys.
 struct WebDouble {

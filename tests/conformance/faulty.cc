@@ -21,6 +21,26 @@ class FaultyProcess final : public Process {
   std::function<ExecResult(const CallControl&)> run_;
 };
 
+class ChangedProcess final : public Process {
+ public:
+  ChangedProcess(std::unique_ptr<Process> good, std::shared_ptr<const Faults> faults)
+      : good_(std::move(good)), faults_(std::move(faults)) {}
+  ExecResult wait(const CallControl& control) override {
+    ExecResult result = good_->wait(control);
+    if (faults_->result) faults_->result(result);
+    return result;
+  }
+  void write_stdin(std::span<const char> bytes, const CallControl& control) override {
+    good_->write_stdin(bytes, control);
+  }
+  void close_stdin() override { good_->close_stdin(); }
+  void signal(int number) override { good_->signal(number); }
+
+ private:
+  std::unique_ptr<Process> good_;
+  std::shared_ptr<const Faults> faults_;
+};
+
 class FaultyCall final : public Call {
  public:
   FaultyCall(std::unique_ptr<Call> good, std::shared_ptr<const Faults> faults)
@@ -36,7 +56,9 @@ class FaultyCall final : public Call {
   std::unique_ptr<Process> start(const ExecRequest& request, const CallControl& control) override {
     if (faults_->start) return faults_->start(*good_, request, control);
     if (!faults_->exec || request.lifetime == Lifetime::sandbox) {
-      return good_->start(request, control);
+      ExecRequest changed = request;
+      if (faults_->request) faults_->request(changed);
+      return std::make_unique<ChangedProcess>(good_->start(changed, control), faults_);
     }
     return std::make_unique<FaultyProcess>([this, request](const CallControl& waiting) {
       return faults_->exec(*good_, request, waiting);
@@ -79,6 +101,7 @@ class FaultySandbox final : public Sandbox {
   FaultySandbox(std::shared_ptr<Sandbox> good, std::shared_ptr<const Faults> faults)
       : good_(std::move(good)), faults_(std::move(faults)) {}
   SandboxInfo info() const override { return good_->info(); }
+  std::optional<int> first_process() const override { return good_->first_process(); }
   std::unique_ptr<Call> open_call(const CallProfile& profile, const CallControl& control) override {
     return std::make_unique<FaultyCall>(faults_->open_call
                                             ? faults_->open_call(*good_, profile, control)
@@ -98,7 +121,9 @@ class FaultyBackend final : public SandboxBackend {
   BackendDeclarations declarations() const override { return good_->declarations(); }
   std::shared_ptr<Sandbox> acquire(const SandboxKey& key, const SandboxSpec& spec,
                                    const CallControl& control) override {
-    return std::make_shared<FaultySandbox>(good_->acquire(key, spec, control), faults_);
+    SandboxSpec changed = spec;
+    if (faults_->spec) faults_->spec(changed);
+    return std::make_shared<FaultySandbox>(good_->acquire(key, changed, control), faults_);
   }
   int dispose(const SandboxKey& key) noexcept override { return good_->dispose(key); }
   int dispose_scope(std::string_view scope, std::string_view thread_id) noexcept override {

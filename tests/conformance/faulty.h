@@ -40,6 +40,10 @@ struct Faults {
   std::function<std::unique_ptr<Call>(Sandbox& good, const CallProfile& profile,
                                       const CallControl& control)>
       open_call{};
+  // Change what the good one is asked, and what it answers.
+  std::function<void(SandboxSpec&)> spec{};
+  std::function<void(ExecRequest&)> request{};
+  std::function<void(ExecResult&)> result{};
 };
 
 std::shared_ptr<SandboxBackend> faulty_backend(std::shared_ptr<SandboxBackend> good, Faults faults);

@@ -1,5 +1,6 @@
 // The keeper against a host that talks nonsense, and that the program does nothing on its own.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <spawn.h>
@@ -7,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -43,8 +45,9 @@ class Keeper : public testing::Test {
     ASSERT_EQ(WEXITSTATUS(status), 0);
   }
 
-  KeeperAnswer ask(const void* bytes, std::size_t size) {
-    sys::send_message(host_.get(), {static_cast<const char*>(bytes), size}, {}, sys::Blocking::yes);
+  KeeperAnswer ask(const void* bytes, std::size_t size, std::span<const int> descriptors = {}) {
+    sys::send_message(host_.get(), {static_cast<const char*>(bytes), size}, descriptors,
+                      sys::Blocking::yes);
     pollfd entry{.fd = host_.get(), .events = POLLIN, .revents = 0};
     EXPECT_EQ(
         sys::poll_until({&entry, 1}, std::chrono::steady_clock::now() + std::chrono::seconds(20)),
@@ -69,6 +72,9 @@ TEST_F(Keeper, RefusesWhatItDoesNotUnderstandAndGoesOn) {
   EXPECT_EQ(ask("?", 1).error, EPROTO);
   CreateSandbox value = request();
   EXPECT_EQ(ask(&value, sizeof value).error, EPROTO) << "no directory came with it";
+  const sys::UniqueFd directory(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  EXPECT_EQ(ask(&value, sizeof value, std::array{directory.get()}).error, EPROTO)
+      << "no first lease came with it";
   value = request();
   std::memset(value.id, 'x', sizeof value.id);
   EXPECT_EQ(ask(&value, sizeof value).error, EPROTO) << "an id without an end";

@@ -52,9 +52,9 @@ std::shared_ptr<Sandbox> LinuxBackend::Impl::acquire(const SandboxKey& key, cons
   };
   if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
 
+  keeper_.start_ahead();
   const std::shared_ptr<const StateDirectory> kept = state();
   const StateDirectory& found = *kept;
-  keeper_.start_ahead();
   held_.drop_dead();
   sweep(/*everything=*/false);
   const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,

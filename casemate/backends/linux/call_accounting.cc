@@ -46,6 +46,7 @@ LinuxCallAccounting::LinuxCallAccounting(ControlGroupLayout layout, std::string 
       directory_(std::move(directory)),
       bounds_(bounds),
       owner_(getpid()) {
+  untouched_ = use == Use::now;
   if (use == Use::now) take_into_use();
   const auto failed = carry_out(call_steps(layout_, id_, call_, bounds_.pids));
   if (!failed.empty()) {
@@ -103,6 +104,8 @@ sys::UniqueFd LinuxCallAccounting::mark_busy() {
 }
 
 guest::CallCounters LinuxCallAccounting::snapshot() noexcept {
+  // Reading four files to learn that nothing was counted yet would stand in every program's way.
+  if (untouched_.exchange(false)) return {};
   try {
     const GroupCounters counters = read_counters(layout_, id_, call_);
     return {.oom_kills = counters.memory_kills.value_or(0),

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -54,6 +55,8 @@ class LinuxCallAccounting final : public guest::CallAccounting {
   std::string call_;
   std::shared_ptr<const sys::UniqueFd> directory_;
   CallBounds bounds_;
+  // No program was in its groups yet.
+  std::atomic<bool> untouched_ = false;
   std::vector<sys::UniqueFd> members_;
   sys::UniqueFd meter_;
   std::optional<FileLock> busy_;

@@ -13,6 +13,7 @@
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
+#include "casemate/sys/socket.h"
 
 namespace casemate {
 
@@ -83,16 +84,18 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
     write_record(directory.get(), record);
     sys::write_file_at(directory.get(), guest::kBusyLockName, "", 0600);
     mark_used(directory.get());
-    number = ask_keeper(record, spec, image, directory.get(), control);
-    std::optional<UniqueFd> lease = take_lease(directory.get(), spec.keep_idle, control);
-    if (!lease) throw SandboxUnavailable("the sandbox ended right after it was made");
+    auto [lease, sandboxes_end] = sys::socket_pair(sys::SocketType::stream);
+    number = ask_keeper(record, spec, image, {directory.get(), sandboxes_end.get()}, control);
+    sandboxes_end.reset();
+    if (!lease_holds(lease.get()))
+      throw SandboxUnavailable("the sandbox ended right after it was made");
     if (renameat2(found.fresh(), record.id.c_str(), found.sandboxes(), digest.c_str(),
                   RENAME_NOREPLACE) < 0) {
       sys::throw_errno("publishing the sandbox");
     }
     return {.record = std::move(record),
             .directory = std::move(directory),
-            .lease = std::move(*lease),
+            .lease = std::move(lease),
             .keep_idle = KeepIdle(spec.keep_idle),
             .number = number};
   } catch (const std::system_error& error) {
@@ -105,9 +108,9 @@ HeldSandbox LinuxBackend::Impl::create(const SandboxKey& key, const SandboxSpec&
   }
 }
 
-// Returns the keeper's number for it.
+// Given the sandbox's directory and its end of the first lease; returns the keeper's number for it.
 std::uint64_t LinuxBackend::Impl::ask_keeper(const Record& record, const SandboxSpec& spec,
-                                             const ImageChoice& image, int directory,
+                                             const ImageChoice& image, std::vector<int> descriptors,
                                              const CallControl& control) {
   const Resources& resources = spec.resources;
   guest::CreateSandbox request{};
@@ -116,6 +119,7 @@ std::uint64_t LinuxBackend::Impl::ask_keeper(const Record& record, const Sandbox
   for (const std::string& path : sandbox_directories(record.groups, record.id)) {
     copy_text(request.control_group_paths[request.control_groups++], path);
   }
+  request.keep_idle_ms = static_cast<std::uint64_t>(spec.keep_idle.count());
   request.disk_bytes = resources.disk_bytes.value;
   request.disk_inodes = resources.disk_inodes.value;
   request.open_files =
@@ -128,7 +132,6 @@ std::uint64_t LinuxBackend::Impl::ask_keeper(const Record& record, const Sandbox
     request.cpu_seconds = resources.cpu_seconds->value + (record.cpu_seconds != 0 ? 1 : 0);
   }
   const std::vector<UniqueFd> members = open_members(agent_directories(record.groups, record.id));
-  std::vector<int> descriptors{directory};
   if (image.held) {
     request.has_image = 1;
     descriptors.push_back(image.held->root.get());

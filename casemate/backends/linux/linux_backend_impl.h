@@ -52,7 +52,7 @@ class LinuxBackend::Impl : public std::enable_shared_from_this<Impl> {
                                     const linux_backend::ImageChoice& image,
                                     const std::string& digest, const CallControl& control);
   std::uint64_t ask_keeper(const linux_backend::Record& record, const SandboxSpec& spec,
-                           const linux_backend::ImageChoice& image, int directory,
+                           const linux_backend::ImageChoice& image, std::vector<int> descriptors,
                            const CallControl& control);
   std::shared_ptr<Sandbox> hold(const std::string& digest, linux_backend::HeldSandbox sandbox,
                                 bool reused);

@@ -11,6 +11,13 @@
 #include "casemate/backends/linux/lease.h"
 
 namespace casemate::linux_backend {
+namespace {
+
+// After something was taken: where there are few processors, making the next at once would slow
+// down the very run that it was taken for.
+constexpr std::chrono::milliseconds kLull{20};
+
+}  // namespace
 
 WarmStock::WarmStock(WarmPool pool, Makers makers, Log log)
     : pool_(std::move(pool)), makers_(std::move(makers)), log_(std::move(log)) {}
@@ -25,8 +32,9 @@ WarmStock::~WarmStock() {
 }
 
 // Under the lock.
-void WarmStock::wish() {
+void WarmStock::wish(Haste haste) {
   wish_ = true;
+  if (haste == Haste::yes) hurry_ = true;
   resting_ = false;
   if (!thread_ && owner_.is_current()) {
     thread_ = std::make_unique<std::jthread>([this](const std::stop_token& stop) { work(stop); });
@@ -36,12 +44,12 @@ void WarmStock::wish() {
 
 void WarmStock::begin() {
   const std::lock_guard lock(mutex_);
-  if (!thread_) wish();
+  if (!thread_) wish(Haste::yes);
 }
 
 WarmStock::Ready WarmStock::take_sandbox(std::string_view fingerprint) {
   const std::lock_guard lock(mutex_);
-  wish();
+  wish(ready_.empty() ? Haste::yes : Haste::no);
   while (!ready_.empty()) {
     Ready ready = std::move(ready_.back());
     ready_.pop_back();
@@ -54,7 +62,7 @@ WarmStock::Ready WarmStock::take_sandbox(std::string_view fingerprint) {
 void WarmStock::tend(const std::shared_ptr<const HeldSandbox>& sandbox) {
   if (!pool_.program) return;
   const std::lock_guard lock(mutex_);
-  if (tended_.try_emplace(sandbox->record.id, Tended{sandbox, {}}).second) wish();
+  if (tended_.try_emplace(sandbox->record.id, Tended{sandbox, {}}).second) wish(Haste::no);
 }
 
 std::unique_ptr<Call> WarmStock::take_program(std::string_view id, const ExpectedProgram& program) {
@@ -67,7 +75,7 @@ std::unique_ptr<Call> WarmStock::take_program(std::string_view id, const Expecte
     spoilt = drop_spoilt();
     const auto found = tended_.find(id);
     if (found == tended_.end()) return nullptr;
-    wish();
+    wish(found->second.calls.empty() ? Haste::yes : Haste::no);
     if (found->second.calls.empty()) return nullptr;
     call = std::move(found->second.calls.front());
     found->second.calls.erase(found->second.calls.begin());
@@ -78,7 +86,7 @@ std::unique_ptr<Call> WarmStock::take_program(std::string_view id, const Expecte
 
 bool WarmStock::wait_until_full(const CallControl& control) {
   std::unique_lock lock(mutex_);
-  if (!thread_) wish();
+  if (!thread_ || wish_) wish(Haste::yes);
   const auto until = control.deadline.value_or(std::chrono::steady_clock::time_point::max());
   return rested_.wait_until(lock, control.stop, until, [&] { return resting_; }) && !failed_;
 }
@@ -112,7 +120,10 @@ void WarmStock::work(const std::stop_token& stop) {
     {
       std::unique_lock lock(mutex_);
       if (!wished_.wait(lock, stop, [&] { return wish_; })) return;
+      wished_.wait_for(lock, stop, kLull, [&] { return hurry_; });
+      if (stop.stop_requested()) return;
       wish_ = false;
+      hurry_ = false;
     }
     bool failed = false;
     try {

@@ -67,7 +67,8 @@ class WarmStock {
     Calls calls;
   };
 
-  void wish();
+  enum class Haste : bool { no, yes };
+  void wish(Haste haste);
   void work(const std::stop_token& stop);
   bool make_sandbox(const std::stop_token& stop);
   bool make_program();
@@ -81,6 +82,8 @@ class WarmStock {
   std::mutex mutex_;
   std::condition_variable_any wished_;
   bool wish_ = false;
+  // Somebody waits, or there is nothing left to take.
+  bool hurry_ = false;
   // No wish is open, and what came of the last one.
   std::condition_variable_any rested_;
   bool resting_ = false;

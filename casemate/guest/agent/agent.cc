@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -38,8 +39,6 @@ namespace {
 
 using sys::UniqueFd;
 
-// A creator that died before it took its lease must not leave a sandbox.
-constexpr std::chrono::milliseconds kFirstLeaseGrace{10000};
 // Far above what processes of one host hold; bounds this process's memory.
 constexpr std::size_t kMaxLeases = 4096;
 constexpr int kBacklog = 1024;
@@ -55,6 +54,14 @@ void become_root_inside(const LinuxPlace::Config& place) {
   if (place.one_id) return;
   if (syscall(SYS_setresgid, 0, 0, 0) < 0) sys::throw_errno("becoming group 0 of the sandbox");
   if (syscall(SYS_setresuid, 0, 0, 0) < 0) sys::throw_errno("becoming user 0 of the sandbox");
+}
+
+// What no execve shall give back. Here, and not in each program's way: it is inherited, and nothing
+// before a program ever calls execve.
+void empty_bounding_set() {
+  for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
+    if (prctl(PR_CAPBSET_DROP, capability) < 0) sys::throw_errno("emptying the bounding set");
+  }
 }
 
 void join_groups(const std::vector<UniqueFd>& groups) {
@@ -80,6 +87,7 @@ void set_up(AgentPlan& plan) {
   become_root_inside(plan.place);
   sys::die_with_parent(plan.keeper.get());
   sys::make_undumpable();
+  empty_bounding_set();
   prctl(PR_SET_NAME, "casemate-agent");
   umask(0);
   enter_root(plan.root);
@@ -105,6 +113,13 @@ class Agent {
         // The clock that also counts while the machine sleeps.
         timer_(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)) {
     if (!timer_) sys::throw_errno("making a timer");
+    const int lease = plan_.first_lease.get();
+    if (fcntl(lease, F_SETFL, fcntl(lease, F_GETFL) | O_NONBLOCK) < 0) {
+      sys::throw_errno("taking the first lease");
+    }
+    leases_.push_back({.connection = std::move(plan_.first_lease),
+                       .keep_idle_ms = plan_.keep_idle_ms,
+                       .granted = true});
   }
 
   void listen_on_sockets() {
@@ -115,7 +130,6 @@ class Agent {
 
   // Returns when the sandbox shall end.
   void run() {
-    set_timer(kFirstLeaseGrace);
     while (!over_) {
       std::vector<pollfd> entries{{.fd = children_.get(), .events = POLLIN, .revents = 0},
                                   {.fd = timer_.get(), .events = POLLIN, .revents = 0},
@@ -275,7 +289,8 @@ void run_agent(AgentPlan plan) noexcept {
     join_groups(plan.groups);
     plan.groups.clear();
     const int kept[] = {
-        0, 1, 2, status, plan.agent_socket.get(), plan.lease_socket.get(), plan.keeper.get(),
+        0, 1, 2, status, plan.agent_socket.get(), plan.lease_socket.get(), plan.first_lease.get(),
+        plan.keeper.get(),
         // Of an image `host` there is none; closing all but 0 twice is closing all but 0.
         plan.image ? plan.image.get() : 0};
     sys::close_all_except(kept);

@@ -3,7 +3,6 @@
 #include <linux/sched.h>
 #include <sys/types.h>
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,6 +25,9 @@ struct AgentPlan {
   // The pid namespace is there and every other is not: /proc is mounted before there is a user
   // namespace, and a byte says to the keeper that there is.
   bool proc_first = false;
+  // There from the start: a sandbox that nobody holds any more ends, however early that is.
+  sys::UniqueFd first_lease;
+  std::uint64_t keep_idle_ms = 0;
   // To the keeper: one byte comes when the id maps are written, an `AgentReport` goes back.
   sys::UniqueFd status;
   sys::UniqueFd keeper;
@@ -47,7 +49,7 @@ struct AgentReport {
 // The agent's whole life, pid 1 of a sandbox: builds the root, listens, clones a call process for
 // each connection, reaps, counts leases. It parses nothing that a program can influence. Ends, and
 // with it every process of the sandbox, when the last lease closed (and the time that it wished to
-// be kept went by), when no lease came within 10 s, or with the keeper.
+// be kept went by), or with the keeper.
 //
 // Called in the process that `clone_process` made with all namespaces, or with `proc_first` a pid
 // namespace only; never returns.

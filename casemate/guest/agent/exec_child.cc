@@ -1,4 +1,5 @@
-// Between fork and execve: async-signal-safe calls only, nothing is allocated.
+// Between vfork and execve: async-signal-safe calls only, nothing is allocated, and what is written
+// to memory is written to the parent's.
 
 #include "casemate/guest/agent/exec_child.h"
 
@@ -67,10 +68,8 @@ int execute(const ProgramImage& image) {
   return remembered;
 }
 
-}  // namespace
-
-void become_program(const ProgramImage& image, const ChildDescriptors& descriptors,
-                    Place& place) noexcept {
+[[noreturn]] void become_program(const ProgramImage& image, const ChildDescriptors& descriptors,
+                                 Place& place) noexcept {
   using Stage = ChildReport::Stage;
   const int report = descriptors.report;
   setsid();
@@ -91,6 +90,16 @@ void become_program(const ProgramImage& image, const ChildDescriptors& descripto
     give_up(report, Stage::prepare, error);
   }
   give_up(report, Stage::program, execute(image));
+}
+
+}  // namespace
+
+pid_t start_program(const ProgramImage& image, const ChildDescriptors& descriptors,
+                    Place& place) noexcept {
+  // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork): what it warns of is meant.
+  const pid_t pid = vfork();
+  if (pid == 0) become_program(image, descriptors, place);
+  return pid;
 }
 
 }  // namespace casemate::guest

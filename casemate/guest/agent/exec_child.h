@@ -52,9 +52,13 @@ struct ChildDescriptors {
   std::span<const int> groups;
 };
 
-// Becomes the program: a session of its own, default signals, no descriptor beyond 0, 1, 2, umask
-// 022, raised OOM score, then what the place takes away. Async-signal-safe. Never returns.
-[[noreturn]] void become_program(const ProgramImage& image, const ChildDescriptors& descriptors,
-                                 Place& place) noexcept;
+// Starts a child that becomes the program: a session of its own, default signals, no descriptor
+// beyond 0, 1, 2, umask 022, raised OOM score, then what the place takes away. Returns when it is
+// the program or has reported why not; -1 with errno when there could be no child.
+//
+// Until then the child lives in the caller's own memory, as of vfork: copying that, and every page
+// that either of them writes, took longer than all that the child does.
+pid_t start_program(const ProgramImage& image, const ChildDescriptors& descriptors,
+                    Place& place) noexcept;
 
 }  // namespace casemate::guest

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <exception>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -198,13 +199,10 @@ class ExecInit {
       put(FrameType::begun);
       if (!await_flush(connection_, writer_)) throw ConnectionOver{};
     }
-    program_ = fork();
-    if (program_ < 0) sys::throw_errno("fork");
-    if (program_ == 0) {
-      const ChildDescriptors descriptors{in.read.get(),   out.write.get(),    err.write.get(),
-                                         directory.get(), report.write.get(), group_numbers};
-      become_program(image, descriptors, place_);
-    }
+    const ChildDescriptors descriptors{in.read.get(),   out.write.get(),    err.write.get(),
+                                       directory.get(), report.write.get(), group_numbers};
+    program_ = start_program(image, descriptors, place_);
+    if (program_ < 0) sys::throw_errno("vfork");
     in.read.reset();
     out.write.reset();
     err.write.reset();
@@ -421,9 +419,9 @@ class ExecInit {
 
   // Reads once, at most one frame's worth; true when something came.
   bool read_output(OutputPipe& pipe, std::size_t most = kMaxData) {
-    const ssize_t got = read(pipe.fd.get(), read_.data(), std::min(most, read_.size()));
+    const ssize_t got = read(pipe.fd.get(), read_.get(), std::min(most, kMaxData));
     if (got > 0) {
-      put(pipe.type, std::string_view(read_.data(), static_cast<std::size_t>(got)));
+      put(pipe.type, std::string_view(read_.get(), static_cast<std::size_t>(got)));
       pipe.rest -= std::min(pipe.rest, static_cast<std::size_t>(got));
       return true;
     }
@@ -534,7 +532,8 @@ class ExecInit {
   FrameWriter writer_;
   sys::UniqueFd children_;
   std::array<OutputPipe, 2> outputs_;
-  std::string read_ = std::string(kMaxData, '\0');
+  // Not cleared: most programs print less than one of its pages.
+  std::unique_ptr<char[]> read_ = std::make_unique_for_overwrite<char[]>(kMaxData);
   InputPipe input_;
   pid_t program_ = -1;
   std::optional<int> program_status_;

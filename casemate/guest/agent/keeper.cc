@@ -83,7 +83,7 @@ bool ends_within(const char* text, std::size_t bytes) { return strnlen(text, byt
 
 bool is_sound(const CreateSandbox& request, std::size_t descriptors) {
   if (request.number == 0 || request.control_groups > kMaxControlGroups) return false;
-  if (request.has_image > 1 || descriptors < 1 + request.has_image) return false;
+  if (request.has_image > 1 || descriptors < 2 + request.has_image) return false;
   if (!ends_within(request.id, sizeof request.id)) return false;
   if (!ends_within(request.work_dir, sizeof request.work_dir)) return false;
   if (request.work_dir[0] != '/' || request.work_dir[1] == '\0') return false;
@@ -308,11 +308,13 @@ class Keeper {
     plan.agent_socket = bind_socket(sandbox->directory.get(), kAgentSocketName);
     plan.lease_socket = bind_socket(sandbox->directory.get(), kLeaseSocketName);
     plan.status = std::move(agents);
-    const std::ptrdiff_t first_group = 1 + static_cast<std::ptrdiff_t>(request.has_image);
+    plan.first_lease = std::move(descriptors[1]);
+    plan.keep_idle_ms = request.keep_idle_ms;
+    const std::ptrdiff_t first_group = 2 + static_cast<std::ptrdiff_t>(request.has_image);
     // Until the clone has its own copy of the mounts.
     std::optional<ImageTemplate> image;
     if (request.has_image != 0) {
-      plan.image = std::move(descriptors[1]);
+      plan.image = std::move(descriptors[2]);
       image.emplace(*template_, plan.image.get(), request.work_dir);
     }
     plan.groups.assign(std::make_move_iterator(descriptors.begin() + first_group),

@@ -34,9 +34,10 @@ inline constexpr std::size_t kMaxControlGroups = 12;
 inline constexpr std::size_t kControlGroupPathBytes = 256;
 
 // Asks for one sandbox. Descriptors that come with it: the sandbox's own state directory (O_PATH),
-// then, with `has_image`, the image's root directory (the agent keeps that descriptor, and with it
-// the lock it carries, as long as it lives), then, of each group that the agent shall live in, the
-// open file by which it joins (see `Place`).
+// the sandbox's end of a connection that is its first lease, then, with `has_image`, the image's
+// root directory (the agent keeps that descriptor, and with it the lock it carries, as long as it
+// lives), then, of each group that the agent shall live in, the open file by which it joins (see
+// `Place`).
 struct CreateSandbox {
   // Repeated in the answer. Above 0.
   std::uint64_t number;
@@ -48,6 +49,8 @@ struct CreateSandbox {
   std::uint32_t has_image;
   // Absolute paths of the sandbox's control groups, to be removed at its end.
   char control_group_paths[kMaxControlGroups][kControlGroupPathBytes];
+  // What the first lease wishes, as in `LeaseRequest`.
+  std::uint64_t keep_idle_ms;
   std::uint64_t disk_bytes;
   std::uint64_t disk_inodes;
   // Resource limits of the programs; 0 leaves the keeper's own, the highest it may have.

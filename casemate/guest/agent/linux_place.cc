@@ -133,13 +133,22 @@ void LinuxPlace::cover_mount_point(std::string_view id) {
   sys::unshare_mount(directory.c_str());
 }
 
+// A mount point of this very namespace cannot be removed. Where nobody else has a mount there it is
+// put aside, because taking one away waits for an RCU grace period of the whole machine.
+void LinuxPlace::clear_mount_point(const std::string& directory) const {
+  if (!config_.one_id) {
+    const sys::UniqueFd mount = sys::open_at(AT_FDCWD, directory.c_str(), O_PATH | O_DIRECTORY);
+    return sys::attach(mount.get(), AT_FDCWD, kEmptyDirectory);
+  }
+  for (int mounts = 2; mounts > 0; --mounts) {
+    umount2(directory.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+  }
+}
+
 bool LinuxPlace::close_call_scope(std::string_view id) noexcept {
   try {
     const std::string name(id);
-    // A mount point of this very namespace cannot be removed.
-    for (int mounts = config_.one_id ? 2 : 1; mounts > 0; --mounts) {
-      umount2((config_.work_dir + "/" + name).c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
-    }
+    clear_mount_point(config_.work_dir + "/" + name);
     const sys::UniqueFd calls =
         sys::open_at(quota_.get(), "calls", O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     const bool tree_gone = remove_tree(calls.get(), name) == 0;
@@ -220,9 +229,6 @@ int LinuxPlace::join_groups(std::span<const int> groups) noexcept {
 }
 
 int LinuxPlace::become_user() noexcept {
-  for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
-    if (prctl(PR_CAPBSET_DROP, capability) < 0) return errno;
-  }
   // The calls by number: glibc's wrappers are for processes with threads.
   if (config_.drops_groups && syscall(SYS_setgroups, 0, nullptr) < 0) return errno;
   if (syscall(SYS_setresgid, kUserId, kUserId, kUserId) < 0) return errno;

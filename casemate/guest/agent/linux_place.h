@@ -59,6 +59,7 @@ class LinuxPlace final : public Place {
  private:
   int limit_processes() const noexcept;
   void cover_mount_point(std::string_view id);
+  void clear_mount_point(const std::string& directory) const;
 
   Config config_;
   // The whole quota file system. Covered in the call's mount namespace; only this reaches it.

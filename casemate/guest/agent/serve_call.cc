@@ -39,7 +39,6 @@ constexpr std::size_t kMaxGroups = 8;
 // Attached connections at a time; beyond, the new one is told so.
 constexpr std::size_t kMaxChildren = 256;
 // A child that SIGKILL does not end in this time hangs in the kernel: its end is not known.
-constexpr std::size_t kMaxEndedMounts = 64;
 constexpr auto kReapPatience = std::chrono::seconds(8);
 
 sys::UniqueFd open_pidfd(pid_t pid) {
@@ -62,16 +61,7 @@ struct Child {
   pid_t pid = -1;
   sys::UniqueFd alive;
   bool stays = false;
-  // Its mount namespace, so that its end is not the end of that too: the kernel takes one down
-  // before it reports a process's end, and waits for an RCU grace period meanwhile.
-  sys::UniqueFd mounts{};
 };
-
-// Of a child that may have ended; then there is nothing to keep.
-sys::UniqueFd open_mounts(pid_t pid) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/ns/mnt";
-  return sys::UniqueFd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-}
 
 class CallProcess {
  public:
@@ -176,7 +166,6 @@ class CallProcess {
       _exit(run_doors(doors, std::move(self_), place_));
     }
     keep_child(pid, /*stays=*/false);
-    children_.back().mounts = open_mounts(pid);
     return doors.proxy_port();
   }
 
@@ -233,12 +222,7 @@ class CallProcess {
     sys::poll_until(entries, std::nullopt);
     std::size_t index = 0;
     std::erase_if(children_, [&](Child& child) {
-      if (entries[++index].revents == 0 || waitpid(child.pid, nullptr, 0) != child.pid) {
-        return false;
-      }
-      if (ended_mounts_.size() >= kMaxEndedMounts) ended_mounts_.clear();
-      ended_mounts_.push_back(std::move(child.mounts));
-      return true;
+      return entries[++index].revents != 0 && waitpid(child.pid, nullptr, 0) == child.pid;
     });
   }
 
@@ -267,7 +251,6 @@ class CallProcess {
       _exit(serve_files(std::move(connection), std::move(self_), place_));
     }
     keep_child(pid, kind == AttachKind::resident);
-    if (kind == AttachKind::exec) children_.back().mounts = open_mounts(pid);
   }
 
   // Kills and reaps every child but those that stay. True when that is known.
@@ -293,8 +276,6 @@ class CallProcess {
       }
       known = waitpid(child.pid, nullptr, 0) == child.pid && known;
     }
-    // Their mounts go with this process, when the host has its answer.
-    for (Child& child : ending) ended_mounts_.push_back(std::move(child.mounts));
     return known;
   }
 
@@ -313,7 +294,6 @@ class CallProcess {
   std::optional<CpuBudgetMeter> budget_;
   std::string id_;
   std::vector<Child> children_;
-  std::vector<sys::UniqueFd> ended_mounts_;
 };
 
 }  // namespace

@@ -89,7 +89,8 @@ CodeactWiring make_wiring(const RunOptions& options, Backends backends, const Lo
                        .outputs = outputs,
                        .capture_bytes = options.json ? kJsonStreamBytes : 0,
                        .owner = {"casemate run", {}, log},
-                       .host_tools = host_tools};
+                       .host_tools = host_tools,
+                       .ends_sandbox = options.own_key};
   if (!options.files.empty()) {
     wiring.file_store = std::make_shared<NamedFilesStore>(
         std::vector<std::pair<std::string, std::filesystem::path>>(options.files.begin(),
@@ -176,7 +177,8 @@ int exit_status(const CodeactRun& run, const StopRequests& stop) {
 }
 
 // Ends the sandbox of a key that is this run's own before the exit, so that nothing is left when
-// the caller goes on. A key that others may share is ended by its last user, a moment later.
+// the caller goes on, also where the run did not come to the end at which it does so itself. A key
+// that others may share is ended by its last user, a moment later.
 class OwnSandbox {
  public:
   OwnSandbox(const RunOptions& options, SandboxRouter router)
@@ -185,6 +187,7 @@ class OwnSandbox {
   ~OwnSandbox() {
     if (key_) router_.dispose(*key_);
   }
+  void ended() { key_.reset(); }
   OwnSandbox(const OwnSandbox&) = delete;
   OwnSandbox& operator=(const OwnSandbox&) = delete;
 
@@ -216,9 +219,10 @@ int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
     out.set_end_of_time(end);
     err.set_end_of_time(end);
   };
-  const OwnSandbox sandbox(options, wiring.router);
+  OwnSandbox sandbox(options, wiring.router);
   try {
     CodeactRun run = run_codeact(wiring, options.key, request, {std::nullopt, stop.token()});
+    sandbox.ended();
     if (out_directory) out_directory->keep();
     out.finish();
     err.finish();

@@ -46,7 +46,9 @@ ExecResult Sandbox::run_code(std::string_view /*code*/,
 }
 
 ExecResult Sandbox::exec(const ExecRequest& request, const CallControl& control) {
-  const std::unique_ptr<Call> call = open_call({}, control);
+  CallProfile profile;
+  profile.starts_program = request.lifetime == Lifetime::call;
+  const std::unique_ptr<Call> call = open_call(profile, control);
   ExecResult result = call->exec(request, control);
   // What the program started in the background ends with the scope, not with the program.
   result.stopped_known = call->close() && result.stopped_known;

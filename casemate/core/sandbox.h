@@ -123,6 +123,9 @@ struct CallProfile {
   // What will be started in it first, if it is known. Calls with an id of their own or with a host
   // tool socket begin from nothing all the same.
   std::optional<ExpectedProgram> expects{};
+  // A program will be started in it, so that a provider may get ready for one while files are
+  // written. `start` does the same whatever this says.
+  bool starts_program = false;
 };
 
 // A scope of its own: one directory, its files, its processes. Nothing of it is seen by another
@@ -157,6 +160,10 @@ class Call : public GuestFiles {
   // means the sandbox must be disposed. Idempotent; never throws. Processes that stay
   // (`Lifetime::sandbox`) are left, and the directory with them until the last of them has ended.
   virtual bool close() noexcept = 0;
+
+  // The host has ended the sandbox, and with it everything of the call in it: whatever is left is
+  // the host's own, and `close` says no more about the guest. Never throws.
+  virtual void end_with_sandbox() noexcept {}
 
   // `start` and `wait`.
   ExecResult exec(const ExecRequest& request, const CallControl& control);

@@ -70,6 +70,12 @@ AgentCall::AgentCall(const CallProfile& profile, sys::UniqueFd control_stream,
     descriptors.push_back(egress_->socket());
   }
   control_->put(FrameType::open_call, encode(request), descriptors);
+  sys::UniqueFd guests_end;
+  if (profile.starts_program) {
+    std::tie(ready_, guests_end) = sys::socket_pair(sys::SocketType::stream);
+    const int descriptor = guests_end.get();
+    control_->put(FrameType::attach, encode(AttachKind::exec), {&descriptor, 1});
+  }
   control_->flush(control);
   const Frame answer = control_->receive(control);
   try {
@@ -114,9 +120,10 @@ AgentCall::~AgentCall() { close(); }
 // Host and guest each get one end of a new connection; the guest's travels over the control stream.
 sys::UniqueFd AgentCall::attach(AttachKind kind, const CallControl& control,
                                 const sys::UniqueFd& mark) {
-  auto [near, far] = sys::socket_pair(sys::SocketType::stream);
   const std::lock_guard lock(control_mutex_);
   if (!control_) throw_closed();
+  if (kind == AttachKind::exec && ready_) return std::move(ready_);
+  auto [near, far] = sys::socket_pair(sys::SocketType::stream);
   std::vector<int> descriptors{far.get()};
   if (mark) descriptors.push_back(mark.get());
   control_->put(FrameType::attach, encode(kind), descriptors);
@@ -260,6 +267,7 @@ bool AgentCall::close() noexcept {
   const std::lock_guard lock(control_mutex_);
   if (!control_) return known_;
   *closed_ = true;
+  ready_.reset();
   CallControl patience;
   patience.deadline = sys::deadline_after(parts_->timing.close_patience);
   try {
@@ -283,6 +291,16 @@ std::vector<EgressRecord> AgentCall::end_egress() noexcept try {
   write_log(parts_->log, LogLevel::warning,
             std::string("the record of a call's egress is lost: ") + error.what());
   return {};
+}
+
+void AgentCall::end_with_sandbox() noexcept {
+  if (!owner_.is_current()) return;
+  take_held();
+  const std::lock_guard lock(control_mutex_);
+  *closed_ = true;
+  ready_.reset();
+  control_.reset();
+  known_ = true;
 }
 
 bool AgentCall::end(const CallControl& control) {

@@ -36,6 +36,7 @@ class AgentCall : public Call {
   std::unique_ptr<Process> start(const ExecRequest& request, const CallControl& control) override;
   std::vector<EgressRecord> end_egress() noexcept override;
   bool close() noexcept override;
+  void end_with_sandbox() noexcept override;
 
   // Starts `program` up to where it reads its file, for `start` to let go on when it is asked for
   // just that. Returns when it is there. Throws as `start`, and `SandboxUnavailable` when it does
@@ -96,6 +97,8 @@ class AgentCall : public Call {
   std::mutex
       control_mutex_;  // attach and close; never held while a program or a file is waited for
   std::optional<Connection> control_;
+  // To an exec that was attached when the call was opened, for the first program.
+  sys::UniqueFd ready_;
   bool known_ = false;
   // For those who wait for a program of the call when it is closed under them.
   std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);

@@ -675,6 +675,34 @@ TEST_F(LyingFileServer, SilenceEndsByTheHostsClockAndTheNextOperationStartsAnew)
   EXPECT_EQ(guest_.attachments, 2);
 }
 
+TEST_F(LyingGuest, APlaceForAProgramIsAskedForWithItsCallAndUsedByTheFirst) {
+  guest_.attached = [](sys::UniqueFd connection) {
+    FrameReader reader(connection.get());
+    await_frame(connection.get(), reader);
+    say(connection, framed(FrameType::begun, "") + framed(FrameType::started, "") +
+                        framed(FrameType::ended, encode(Ended{.stopped_known = true})));
+  };
+  AgentSandbox sandbox(parts_);
+  CallProfile profile;
+  profile.starts_program = true;
+  ExecRequest request;
+  request.command = Argv{{"true"}};
+  const std::unique_ptr<Call> call = sandbox.open_call(profile, {});
+  EXPECT_EQ(call->exec(request, {}).exit_code, 0);
+  EXPECT_EQ(guest_.attachments, 1);
+  EXPECT_EQ(call->exec(request, {}).exit_code, 0);
+  EXPECT_EQ(guest_.attachments, 2);
+}
+
+TEST_F(LyingGuest, ACallThatEndedWithItsSandboxSaysNothingMoreToTheGuest) {
+  const std::unique_ptr<Call> call = open();
+  call->end_with_sandbox();
+  EXPECT_TRUE(call->close());
+  ExecRequest request;
+  request.command = Argv{{"true"}};
+  expect_refusal<SandboxUnavailable>([&] { call->start(request, {}); }, "closed");
+}
+
 TEST_F(LyingFileServer, AConnectionIsUsedAgainAfterAnAnswer) {
   const std::unique_ptr<Call> call =
       open_with(framed(FrameType::failed, encode(Failure{FailureReason::errno_value, EIO, ""})));

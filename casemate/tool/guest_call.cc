@@ -50,6 +50,14 @@ bool GuestCall::close() noexcept {
   return known_;
 }
 
+bool GuestCall::close_with_sandbox() noexcept {
+  if (closed_ || call_ == nullptr || !owner_process_.is_current()) return known_;
+  if (!router_.dispose_id(sandbox_id_)) return close();
+  closed_ = true;
+  call_->end_with_sandbox();
+  return known_;
+}
+
 void GuestCall::abandon() noexcept { end(); }
 
 void GuestCall::report(bool lived) noexcept {

@@ -68,6 +68,11 @@ class GuestCall {
   // Idempotent; never throws.
   bool close() noexcept;
 
+  // Ends the sandbox, and the call with it at once: for a sandbox that nobody is to use again.
+  // True when it is known that nothing of the call exists any more. Idempotent, also with `close`;
+  // never throws.
+  bool close_with_sandbox() noexcept;
+
   // `close` for a sandbox that is known to have failed: it is disposed where the end cannot be
   // shown, as ever, but nobody is told.
   void abandon() noexcept;

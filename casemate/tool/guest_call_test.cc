@@ -99,6 +99,28 @@ TEST(GuestCall, SaysWhenTheSandboxWasGoneAlready) {
   EXPECT_NE(reports.failures[0].reason.find("gone already"), std::string::npos);
 }
 
+TEST(GuestCall, EndsWithItsSandboxInOne) {
+  const Wired wired({.close_is_known = false});
+  Reports reports;
+  {
+    GuestCall call = GuestCall::open(wired.router, kKey, plain_spec(), {}, reports.owner());
+    EXPECT_TRUE(call.close_with_sandbox());
+    EXPECT_TRUE(call.close_with_sandbox());
+    EXPECT_TRUE(call.close()) << "there is nothing left of which the end could not be shown";
+  }
+  EXPECT_EQ(wired.backend->disposed_ids(), std::vector{identity_digest(kKey, "test")});
+  EXPECT_TRUE(reports.failures.empty());
+}
+
+TEST(GuestCall, WhoseSandboxCannotBeEndedIsClosedByItself) {
+  const Wired wired({.close_is_known = false});
+  Reports reports;
+  GuestCall call = GuestCall::open(wired.router, kKey, plain_spec(), {}, reports.owner());
+  wired.router.dispose(kKey);
+  EXPECT_FALSE(call.close_with_sandbox());
+  EXPECT_EQ(reports.failures.size(), 1U);
+}
+
 TEST(GuestCall, IsClosedOnceAfterAMove) {
   const Wired wired({.close_is_known = false});
   Reports reports;

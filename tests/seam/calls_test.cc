@@ -37,6 +37,18 @@ TEST_P(Calls, AStopFromAnotherThreadIsTheOutcomeCancelled) {
   EXPECT_TRUE(result.stopped_known);
 }
 
+TEST_P(Calls, WhatWasReadyForAProgramServesTheFirstOneAndTheNextComesAsEver) {
+  CallProfile profile;
+  profile.starts_program = true;
+  const std::unique_ptr<Call> used = sandbox().open_call(profile, {});
+  used->write_file("work/seen", "before\n"s, used->directory(), {});
+  EXPECT_EQ(used->exec(shell("cat seen; echo first > seen"), {}).stdout, "before\n");
+  EXPECT_EQ(used->exec(shell("cat seen"), {}).stdout, "first\n");
+  EXPECT_TRUE(used->close());
+  const std::unique_ptr<Call> unused = sandbox().open_call(profile, {});
+  EXPECT_TRUE(unused->close()) << "what waited for a program ends with the call";
+}
+
 TEST_P(Calls, AStopRequestedBeforeStartsNothing) {
   StopFromElsewhere stop;
   stop.request_and_wait();

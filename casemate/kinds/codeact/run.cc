@@ -170,6 +170,7 @@ class Beginning {
     auto host_tools = make_session();
     const bool channel = host_tools && !over_files_;
     CallProfile profile;
+    profile.starts_program = !over_files_;
     if (channel) profile.host_tool_socket = host_tools->socket();
     if (!host_tools && codeact::can_wait_for_its_file(request_)) {
       profile.expects = codeact_expected_program(run.sandbox.image, request_.environment);
@@ -429,7 +430,11 @@ CodeactRun run_codeact(const CodeactWiring& wiring, const SandboxKey& key,
   codeact::append_outcome_notes(run, wiring.spec, request.timeout);
   collect(wiring, request, begun.call, control, run);
   run.timings.collect = watch.lap();
-  begun.call.close();
+  if (wiring.ends_sandbox) {
+    begun.call.close_with_sandbox();
+  } else {
+    begun.call.close();
+  }
   run.timings.total = total.elapsed();
   return run;
 }

@@ -49,6 +49,8 @@ struct CodeactWiring {
   std::optional<UnsafeSharedStore> unsafe_shared_store{};
   // What programs may call; the registry that `spec` was made with.
   std::shared_ptr<HostToolRegistry> host_tools{};
+  // Each run ends its sandbox, in one with its call: for keys that are one run's own.
+  bool ends_sandbox = false;
 };
 
 // What is asked. Everything here may come from a model but `environment`, `stdin_descriptor` and
@@ -138,15 +140,15 @@ ExpectedProgram codeact_expected_program(std::string_view image,
 // Then it acquires, opens a call, writes files and program, runs
 // `python3 <call>/program/program.py ARG...` in `<call>/work` (image `host`: /usr/bin/python3,
 // whatever PATH the request's environment has), collects after every outcome but
-// `cancelled`, and closes the call. A sandbox found dead before the program began is acquired
-// anew, once.
-// Refusals before the program ran are thrown (an image without python3 is `SandboxImageInvalid`),
-// and so are `SandboxUnavailable` and `SandboxTimeout` when the provider failed under it, and what
-// a listener threw. The two of the provider's carry the `CodeactRun` of a program that had begun
-// (core/errors.h, `Carrying`): its sandbox and, as its result's streams, what had come by then; how
-// it ended is not known, and the result's other members say nothing. Once the program ended,
-// nothing is: see `collect_error`. Whatever happens, nothing of the call is left, or its sandbox is
-// disposed. `control` bounds all of it except that the program's own bound is `timeout`.
+// `cancelled`, and closes the call, or ends its sandbox. A sandbox found dead before the program
+// began is acquired anew, once. Refusals before the program ran are thrown (an image without
+// python3 is `SandboxImageInvalid`), and so are `SandboxUnavailable` and `SandboxTimeout` when the
+// provider failed under it, and what a listener threw. The two of the provider's carry the
+// `CodeactRun` of a program that had begun (core/errors.h, `Carrying`): its sandbox and, as its
+// result's streams, what had come by then; how it ended is not known, and the result's other
+// members say nothing. Once the program ended, nothing is: see `collect_error`. Whatever happens,
+// nothing of the call is left, or its sandbox is disposed. `control` bounds all of it except that
+// the program's own bound is `timeout`.
 CodeactRun run_codeact(const CodeactWiring& wiring, const SandboxKey& key,
                        const CodeactRequest& request, const CallControl& control);
 

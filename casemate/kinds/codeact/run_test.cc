@@ -561,6 +561,16 @@ TEST(RunCodeact, ClosesItsCallAndKeepsTheSandbox) {
   EXPECT_TRUE(scripted.failures.empty());
 }
 
+TEST(RunCodeact, EndsItsSandboxInOneWithItsCallWhereTheKeyIsItsOwn) {
+  Scripted scripted([](const Program&) { return exited(0, "text"); }, {},
+                    {.close_is_known = false});
+  scripted.wiring.ends_sandbox = true;
+  EXPECT_EQ(scripted.run(code()).result.stdout, "text");
+  EXPECT_EQ(scripted.backend->disposed_ids(),
+            std::vector{identity_digest(scripted.key, kCodeactKind)});
+  EXPECT_TRUE(scripted.failures.empty()) << "there was no close that could not be shown";
+}
+
 TEST(RunCodeact, DisposesASandboxWhoseCallMayLiveOn) {
   Scripted scripted([](const Program&) { return exited(0, "text"); }, {},
                     {.close_is_known = false});

@@ -1,7 +1,9 @@
 #include "bench/limits.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/sched.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -10,8 +12,12 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
 
 #include "bench/process.h"
@@ -77,11 +83,36 @@ void enter_bare_root() {
   _exit(1);
 }
 
+// Carries its process, so that what a killed one left is told.
+constexpr std::string_view kGroupPrefix = "bench-";
+
+std::string own_group_name() {
+  return fmt::format("{}{}-{}", kGroupPrefix, getpid(), random_hex(8));
+}
+
+// Removes the groups of bare sandboxes whose process was killed.
+void sweep_groups() {
+  const auto layout = linux_backend::detect_groups().layout;
+  // Above the group of any sandbox, also of one that there is not.
+  for (const std::string& group : linux_backend::sandbox_directories(layout, "none")) {
+    const std::filesystem::path above = std::filesystem::path(group).parent_path();
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(above, ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with(kGroupPrefix)) continue;
+      const pid_t owner = std::atoi(name.c_str() + kGroupPrefix.size());
+      if (owner > 0 && kill(owner, 0) < 0 && errno == ESRCH) {
+        sys::remove_control_group(entry.path().string());
+      }
+    }
+  }
+}
+
 // The same groups as a sandbox of ours with one call, all namespaces, the mounts, pivot_root, and
 // all of it removed.
 double bare_sandbox(bool execute) {
   static const linux_backend::ControlGroupLayout kLayout = linux_backend::detect_groups().layout;
-  const std::string id = "bench-" + random_hex(8);
+  const std::string id = own_group_name();
   const auto start = Clock::now();
   linux_backend::carry_out(linux_backend::sandbox_steps(kLayout, id, Resources{}));
   if (execute) linux_backend::carry_out(linux_backend::call_steps(kLayout, id, "bare", 64));
@@ -152,6 +183,7 @@ Subject spawned(std::string work, std::vector<std::string> argv) {
 }  // namespace
 
 std::vector<Subject> limit_subjects() {
+  sweep_groups();
   std::vector<Subject> subjects;
   subjects.push_back(
       {.work = "cold_true", .name = "limit", .once = [] { return bare_sandbox(true); }});

@@ -1,7 +1,6 @@
 #include "bench/peers.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <cstdlib>
 #include <exception>
@@ -11,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "bench/own_directory.h"
 #include "bench/process.h"
 #include "casemate/base/digest.h"
 
@@ -97,17 +97,20 @@ std::string bundle_config(const Words& program) {
                      words);
 }
 
+// Of a directory: "<runtime> <container>".
+constexpr char kContainerFile[] = "container";
+
 // Bundles of one runtime, and a container of it that is running.
 class Bundles {
  public:
   explicit Bundles(std::string runtime) : runtime_(std::move(runtime)) {
-    char name[] = "/tmp/casemate-bench-XXXXXX";
-    if (mkdtemp(name) == nullptr) throw std::runtime_error("no directory under /tmp");
-    directory_ = name;
+    // For whoever finds it without its process.
+    std::ofstream(directory_.path() / kContainerFile) << runtime_ << ' ' << id_ << '\n';
     add("true", kTrue);
     add("print", kPrint);
     add("sleep", {"/usr/bin/sleep", "infinity"});
-    time_process(command({"run", "--detach", "--bundle", (directory_ / "sleep").string(), id_}));
+    time_process(
+        command({"run", "--detach", "--bundle", (directory_.path() / "sleep").string(), id_}));
     running_ = true;
   }
   ~Bundles() {
@@ -116,21 +119,33 @@ class Bundles {
     } catch (const std::exception&) {
       // Its own tool says what is left: the table goes on.
     }
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
   }
   Bundles(const Bundles&) = delete;
   Bundles& operator=(const Bundles&) = delete;
 
+  // Ends the containers that a killed process left with its directory.
+  static void end_left(const std::filesystem::path& directory) {
+    std::string runtime;
+    std::string id;
+    if (!(std::ifstream(directory / kContainerFile) >> runtime >> id)) return;
+    for (const char* bundle : {"", "-true", "-print"}) {
+      try {
+        time_process(in_own_mounts({runtime, "delete", "--force", id + bundle}));
+      } catch (const std::exception&) {
+        // There was none.
+      }
+    }
+  }
+
   Words run(const std::string& bundle) const {
-    return command({"run", "--bundle", (directory_ / bundle).string(), id_ + "-" + bundle});
+    return command({"run", "--bundle", (directory_.path() / bundle).string(), id_ + "-" + bundle});
   }
   Words exec(const Words& program) const { return command(joined({"exec", id_}, program)); }
 
  private:
   Words command(const Words& words) const { return in_own_mounts(joined({runtime_}, words)); }
   void add(const std::string& name, const Words& program) const {
-    const auto bundle = directory_ / name;
+    const auto bundle = directory_.path() / name;
     std::filesystem::create_directories(bundle / "rootfs" / "usr");
     for (const char* place : {"proc", "dev", "tmp"}) {
       std::filesystem::create_directory(bundle / "rootfs" / place);
@@ -143,7 +158,7 @@ class Bundles {
 
   std::string runtime_;
   std::string id_ = "casemate-bench-" + random_hex(4);
-  std::filesystem::path directory_;
+  OwnDirectory directory_;
   bool running_ = false;
 };
 
@@ -247,6 +262,7 @@ class Peers {
 }  // namespace
 
 std::vector<Subject> peer_subjects() {
+  sweep_own_directories(Bundles::end_left);
   Peers peers;
   peers.add_bwrap();
   peers.add_runtime("crun");

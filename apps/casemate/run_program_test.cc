@@ -16,6 +16,8 @@
 #include "apps/casemate/verbs.h"
 #include "casemate/backends/in_process/backend.h"
 #include "casemate/core/errors.h"
+#include "casemate/core/spec.h"
+#include "casemate/kinds/codeact/spec.h"
 
 namespace casemate::app {
 namespace {
@@ -216,8 +218,10 @@ TEST_F(RunProgram, AskingForTheBackendByNameTakesIt) {
 TEST_F(RunProgram, EndsTheSandboxOfItsOwnKeyButNotOneThatOthersMayShare) {
   const auto script = [](const auto&) { return in_process::finished(); };
   run(script);
-  EXPECT_EQ(backend_->disposed(), backend_->keys());
+  EXPECT_EQ(backend_->disposed_ids(),
+            std::vector{identity_digest(backend_->keys().at(0), kCodeactKind)});
   run(script, {"--thread", "shared"});
+  EXPECT_TRUE(backend_->disposed_ids().empty());
   EXPECT_TRUE(backend_->disposed().empty());
 }
 

@@ -170,7 +170,7 @@ guest::AgentSandboxParts LinuxBackend::Impl::parts_of(
         std::shared_ptr<const UniqueFd>(held, &held->directory), use);
   };
   parts.environment = record.environment;
-  parts.first_process = [held] { return agent_of(held->lease.get()); };
+  parts.first_process = [held] { return agent_of(held->directory.get()); };
   if (record.egress == Egress::allowlist) {
     parts.door_rules = door_rules(record.egress_allow);
     EgressOptions egress = options_.egress;

@@ -84,8 +84,9 @@ bool lease_holds(int lease) noexcept {
   return ready == 0;
 }
 
-std::optional<int> agent_of(int connection) noexcept {
-  // Who called listen() on the other end.
+namespace {
+
+std::optional<int> listener_of(int connection) noexcept {
   ucred agent{};
   socklen_t size = sizeof agent;
   if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &agent, &size) < 0 || agent.pid <= 0) {
@@ -94,12 +95,23 @@ std::optional<int> agent_of(int connection) noexcept {
   return agent.pid;
 }
 
+}  // namespace
+
+std::optional<int> agent_of(int directory) noexcept {
+  try {
+    const std::optional<UniqueFd> connection = connect_to(directory, guest::kLeaseSocketName);
+    return connection ? listener_of(connection->get()) : std::nullopt;
+  } catch (const std::system_error&) {
+    return std::nullopt;
+  }
+}
+
 bool is_alive(int directory) { return connect_to(directory, guest::kLeaseSocketName).has_value(); }
 
 bool kill_agent(int directory) {
   const std::optional<UniqueFd> connection = connect_to(directory, guest::kLeaseSocketName);
   if (!connection) return false;
-  const std::optional<int> agent = agent_of(connection->get());
+  const std::optional<int> agent = listener_of(connection->get());
   if (!agent) sys::throw_error(ESRCH, "a sandbox's agent is in another pid namespace");
   UniqueFd process;
   try {

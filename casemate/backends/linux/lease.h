@@ -23,9 +23,10 @@ void change_keep_idle(int lease, std::chrono::milliseconds keep_idle) noexcept;
 // throws.
 bool lease_holds(int lease) noexcept;
 
-// The agent at the other end of a connection, by its number in this process's pid namespace; absent
-// where it has none there. Never throws.
-std::optional<int> agent_of(int connection) noexcept;
+// The agent that listens in that directory, by its number in this process's pid namespace; absent
+// where it has none there, or is dead. Asked of a connection of its own: the first lease of a
+// sandbox began as a pair of sockets of the host's and names the host. Never throws.
+std::optional<int> agent_of(int directory) noexcept;
 
 // Whether an agent listens there. Throws `std::system_error`.
 bool is_alive(int directory);

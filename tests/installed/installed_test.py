@@ -45,12 +45,16 @@ NAMED = """\
 #include "casemate/backends/in_process/backend.h"
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/conformance/conformance.h"
+#include "casemate/egress/gateway.h"
 #include "casemate/host_tools/channel.h"
 #include "casemate/host_tools/over_exec.h"
 #include "casemate/host_tools/run.h"
 #include "casemate/kinds/codeact/codeact.h"
 #include "casemate/kinds/codeact/run.h"
 #include "casemate/kinds/codeact/spec.h"
+#include "casemate/mcp/http.h"
+#include "casemate/mcp/server.h"
+#include "casemate/mcp/stdio.h"
 #include "casemate/policy/router.h"
 #include "casemate/tool/sandboxed_tool.h"
 #include "casemate/tool/tool.h"
@@ -73,6 +77,12 @@ const HostToolRunOptions run_options{.id = "0123456789ab"};
 const HostToolChannelOptions channel_options{.max_in_flight = 1};
 const OverExecOptions over_exec_options{.interpreter = "python3"};
 const conformance::ConformanceOptions conformance_options{.probes = {"a"}};
+const EgressOptions egress_options{.max_tunnels = 1};
+const mcp::ServerOptions server_options{.name = "a"};
+const mcp::ConversationOptions conversation_options{.max_handles = 1};
+const mcp::HttpServerOptions http_server_options{.max_connections = 1};
+const mcp::HttpOptions http_options{.max_sessions = 1};
+const mcp::StdioOptions stdio_options{.out = 1};
 const FileSystemSinkOptions sink_options{.overwrite = Overwrite::yes};
 const CollectOptions collect_options{.working_directory = "/workspace"};
 const CallControl control{.deadline = {}};

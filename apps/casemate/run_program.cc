@@ -222,7 +222,7 @@ int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
   OwnSandbox sandbox(options, wiring.router);
   try {
     CodeactRun run = run_codeact(wiring, options.key, request, {std::nullopt, stop.token()});
-    sandbox.ended();
+    if (run.sandbox_ended) sandbox.ended();
     if (out_directory) out_directory->keep();
     out.finish();
     err.finish();

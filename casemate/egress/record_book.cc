@@ -16,6 +16,7 @@ EgressRecordBook::Place EgressRecordBook::begin(const EgressRecord& record) {
   if (taken < (allowed ? kConnections : kRefusals)) {
     ++taken;
     records_.push_back(record);
+    records_.back().bytes_out = records_.back().bytes_in = 0;  // `finish` says them
     return {Kind::own, records_.size() - 1};
   }
   if (allowed) {
@@ -35,7 +36,25 @@ EgressRecordBook::Place EgressRecordBook::begin(const EgressRecord& record) {
 void EgressRecordBook::finish(const Place& place, const EgressRecord& record) {
   const std::lock_guard lock(mutex_);
   if (place.kind == Kind::own) {
-    records_[place.index] = record;
+    EgressRecord& own = records_[place.index];
+    // What was added to it meanwhile stays.
+    const std::uint64_t out = own.bytes_out;
+    const std::uint64_t in = own.bytes_in;
+    own = record;
+    own.bytes_out += out;
+    own.bytes_in += in;
+    return;
+  }
+  // One that was let through and then cut off is a refusal of its own, whoever it was added to.
+  if (place.kind == Kind::added && record.decision == EgressDecision::denied) {
+    if (refusals_ < kRefusals) {
+      ++refusals_;
+      records_.push_back(record);
+      return;
+    }
+    ++counted_;
+    rest_.bytes_out += record.bytes_out;
+    rest_.bytes_in += record.bytes_in;
     return;
   }
   EgressRecord& sum = place.kind == Kind::added ? records_[place.index] : rest_;

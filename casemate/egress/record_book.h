@@ -26,7 +26,9 @@ class EgressRecordBook {
   };
 
   Place begin(const EgressRecord& record);
-  // What became of it. One with a place of its own is replaced.
+  // What became of it, once. One with a place of its own is replaced, but for the bytes that were
+  // added to it; one that was let through, added to another and then cut off is a refusal of its
+  // own.
   void finish(const Place& place, const EgressRecord& record);
 
   std::vector<EgressRecord> records() const;

@@ -68,5 +68,29 @@ TEST(EgressRecordBook, AFloodOfConnectionsIsAddedToEarlierOnesAndTheRestIsCounte
   EXPECT_EQ(book.records().size(), kMaxEgressRecords) << "and no more";
 }
 
+TEST(EgressRecordBook, WhatWasAddedToAConnectionOutlivesItsEnd) {
+  EgressRecordBook book;
+  const auto first = book.begin(record("a.test", EgressDecision::allowed));
+  for (std::size_t index = 1; index < EgressRecordBook::kConnections; ++index) {
+    add(book, "b.test", EgressDecision::allowed);
+  }
+  EXPECT_EQ(add(book, "a.test", EgressDecision::allowed), Kind::added);
+  book.finish(first, record("a.test", EgressDecision::allowed));
+  EXPECT_EQ(book.records().front().bytes_out, 4U);
+  EXPECT_EQ(book.records().front().bytes_in, 6U);
+}
+
+TEST(EgressRecordBook, AConnectionThatIsCutOffIsARefusalAlsoWhenItWasAddedToAnother) {
+  EgressRecordBook book;
+  for (std::size_t index = 0; index < EgressRecordBook::kConnections; ++index) {
+    add(book, "a.test", EgressDecision::allowed);
+  }
+  const auto added = book.begin(record("a.test", EgressDecision::allowed));
+  ASSERT_EQ(added.kind, Kind::added);
+  book.finish(added, record("a.test", EgressDecision::denied));
+  EXPECT_EQ(book.records().back(), record("a.test", EgressDecision::denied));
+  EXPECT_EQ(book.records().front().bytes_out, 2U);
+}
+
 }  // namespace
 }  // namespace casemate

@@ -2,6 +2,7 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <resolv.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -38,7 +39,26 @@ std::optional<IpAddress> address_of(const addrinfo& entry) {
   return std::nullopt;
 }
 
+// Names are asked for as they stand: a search list of this host's would have a name that is not
+// there looked up, and dialled, below a domain that nobody listed. `_res` is this thread's own
+// (resolver(3)); read anew, as the machine's settings may have changed.
+class NoSearchList {
+ public:
+  NoSearchList() {
+    res_init();
+    before_ = _res.options;
+    _res.options &= ~(static_cast<unsigned long>(RES_DNSRCH) | RES_DEFNAMES);
+  }
+  ~NoSearchList() { _res.options = before_; }
+  NoSearchList(const NoSearchList&) = delete;
+  NoSearchList& operator=(const NoSearchList&) = delete;
+
+ private:
+  unsigned long before_;
+};
+
 std::vector<IpAddress> look_up(const std::string& name) {
+  const NoSearchList as_it_stands;
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;

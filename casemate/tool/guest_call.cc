@@ -51,11 +51,14 @@ bool GuestCall::close() noexcept {
 }
 
 bool GuestCall::close_with_sandbox() noexcept {
-  if (closed_ || call_ == nullptr || !owner_process_.is_current()) return known_;
-  if (!router_.dispose_id(sandbox_id_)) return close();
+  if (closed_ || call_ == nullptr || !owner_process_.is_current()) return false;
+  if (!router_.dispose_id(sandbox_id_)) {
+    close();
+    return false;
+  }
   closed_ = true;
   call_->end_with_sandbox();
-  return known_;
+  return true;
 }
 
 void GuestCall::abandon() noexcept { end(); }

@@ -69,8 +69,8 @@ class GuestCall {
   bool close() noexcept;
 
   // Ends the sandbox, and the call with it at once: for a sandbox that nobody is to use again.
-  // True when it is known that nothing of the call exists any more. Idempotent, also with `close`;
-  // never throws.
+  // True when the sandbox was ended here; otherwise it had gone or could not be ended, and the call
+  // is closed like any. Does nothing, and is false, after the call was closed; never throws.
   bool close_with_sandbox() noexcept;
 
   // `close` for a sandbox that is known to have failed: it is disposed where the end cannot be

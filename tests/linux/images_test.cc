@@ -141,6 +141,19 @@ TEST_F(LinuxImages, VeryMuchInEtcIsShownAllTheSame) {
   EXPECT_THAT(seen, HasSubstr("\n33\n"));
 }
 
+TEST_F(LinuxImages, ADirectoryThatIsClosedToOthersStaysSo) {
+  if (getuid() != 0) GTEST_SKIP() << "with one id, what is its owner's is the programs' too";
+  give_it_a_shell();
+  for (const char* closed : {"secret", "var/secret", "etc/secret"}) {
+    put(root() / closed / "key", "of the image");
+    fs::permissions(root() / closed, fs::perms::owner_all);
+  }
+  const std::string seen =
+      see("cat /secret/key /var/secret/key /etc/secret/key; ls /secret /etc/secret", of_image());
+  EXPECT_THAT(seen, testing::Not(HasSubstr("of the image")));
+  EXPECT_THAT(seen, testing::Not(HasSubstr("key\n")));
+}
+
 TEST_F(LinuxImages, AnImageOfTooManyDirectoriesAtItsTopIsRefused) {
   give_it_a_shell();
   for (int i = 0; i < 300; ++i) fs::create_directories(root() / ("d" + std::to_string(i)) / "sub");

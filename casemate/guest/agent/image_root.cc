@@ -120,12 +120,15 @@ class ImageView {
   }
 
  private:
-  // What a small directory holds: files and links only, and few. Absent for any other.
+  // What a small directory holds that all may list and search: files and links only, and few. Absent
+  // for any other, which keeps its mode: a copy would open what it closes.
   struct Small {
     std::vector<std::string> names;
     off_t bytes = 0;
   };
   static std::optional<Small> small_directory(int directory) {
+    constexpr mode_t kOpenToAll = S_IROTH | S_IXOTH;
+    if ((sys::status_of(directory).st_mode & kOpenToAll) != kOpenToAll) return std::nullopt;
     Small small{.names = sys::list_directory_at(directory, ".")};
     if (small.names.size() > kMaxCopiedEntries) return std::nullopt;
     for (const std::string& name : small.names) {

@@ -2,8 +2,8 @@
 # of the program's is on the import path. Only then does the current directory join it, so that
 # shared modules import and a shared json.py or encodings/ cannot reach into start-up. Imports
 # nothing that is not loaded already, except in a run with host tools: every program waits for this.
-# What a pool asks for (WarmPool::imports) stands in a file beside the program's; it is gone before
-# the program begins. Runs nobody else's sitecustomize: the image's would be one more thing that start-up depends on.
+# What a pool asks for (WarmPool::imports) stands in a file beside that of a held program, which is a FIFO
+# until it is written; it is gone before the program begins. Runs nobody else's sitecustomize: the image's would be one more thing that start-up depends on.
 import os
 import sys
 
@@ -17,8 +17,11 @@ if "CASEMATE_HOST_TOOLS" in os.environ:
 
 def import_ahead():
     try:
-        path = os.path.dirname(sys.orig_argv[1]) + "/.imports"
-        file = os.open(path, os.O_RDONLY)
+        program = sys.orig_argv[1]
+        if os.stat(program).st_mode & 0o170000 != 0o010000:
+            return
+        path = os.path.dirname(program) + "/.imports"
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (AttributeError, IndexError, OSError):
         return
     names = os.read(file, 65536).decode().split()

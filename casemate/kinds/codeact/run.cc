@@ -431,7 +431,7 @@ CodeactRun run_codeact(const CodeactWiring& wiring, const SandboxKey& key,
   collect(wiring, request, begun.call, control, run);
   run.timings.collect = watch.lap();
   if (wiring.ends_sandbox) {
-    begun.call.close_with_sandbox();
+    run.sandbox_ended = begun.call.close_with_sandbox();
   } else {
     begun.call.close();
   }

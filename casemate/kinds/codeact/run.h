@@ -117,6 +117,8 @@ struct CodeactRun {
   std::uint64_t host_tool_calls = 0;
   // What the program asked to reach outside, and what came of it, in that order.
   std::vector<EgressRecord> egress;
+  // By `CodeactWiring::ends_sandbox`. False there: it could not be ended, or had gone.
+  bool sandbox_ended = false;
   CodeactTimings timings;
 };
 

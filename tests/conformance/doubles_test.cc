@@ -120,6 +120,11 @@ TEST(PlaceDoubles, EveryProbeOfUsabilityCatchesOneAndNoTwoTheSame) {
 }
 
 TEST(PlaceDoubles, TheGoodOneHasNoHole) {
+#ifdef __SANITIZE_ADDRESS__
+  // A process that is first in its namespace is spared the signals for which it has no handler.
+  GTEST_SKIP()
+      << "the sanitizer handles signals in the agent, which a program with its id can send";
+#endif
   if (const std::string reason = why_no_holes(); !reason.empty()) GTEST_SKIP() << reason;
   if (!is_guarded()) return;
   conformance::Subject subject(bwrap_backend({}));

@@ -120,8 +120,8 @@ class ImageView {
   }
 
  private:
-  // What a small directory holds that all may list and search: files and links only, and few. Absent
-  // for any other, which keeps its mode: a copy would open what it closes.
+  // What a small directory holds that all may list and search: files and links only, and few.
+  // Absent for any other, which keeps its mode: a copy would open what it closes.
   struct Small {
     std::vector<std::string> names;
     off_t bytes = 0;

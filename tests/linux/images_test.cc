@@ -142,7 +142,8 @@ TEST_F(LinuxImages, VeryMuchInEtcIsShownAllTheSame) {
 }
 
 TEST_F(LinuxImages, ADirectoryThatIsClosedToOthersStaysSo) {
-  if (getuid() != 0) GTEST_SKIP() << "with one id, what is its owner's is the programs' too";
+  if (getuid() != 0)
+    GTEST_SKIP() << "needs root: what is this user's own, its programs may read too";
   give_it_a_shell();
   for (const char* closed : {"secret", "var/secret", "etc/secret"}) {
     put(root() / closed / "key", "of the image");

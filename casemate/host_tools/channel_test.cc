@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <set>
@@ -360,6 +361,8 @@ TEST(HostToolChannel, WhatIsSentToAConnectionThatIsEndedIsNeverDone) {
       {tool_of("count", [&](const auto&, const auto&) { return boost::json::value(++done); })});
   std::atomic<int> answered = 0;
   std::atomic<int> ended = 0;
+  // After its first answer each keeps its connection until all have one.
+  std::latch first_answers(kCallers);
   std::vector<std::thread> threads;
   for (int caller = 0; caller < kCallers; ++caller) {
     threads.emplace_back([&, caller] {
@@ -375,7 +378,7 @@ TEST(HostToolChannel, WhatIsSentToAConnectionThatIsEndedIsNeverDone) {
         ASSERT_TRUE(answer);
         if (answer->id == id) {
           ++answered;
-          ++call;
+          if (++call == 1) first_answers.arrive_and_wait();
         } else {
           ASSERT_EQ(answer->kind, 2) << answer->text;
           ++ended;

@@ -79,6 +79,17 @@ class Runner(unittest.TestCase):
         self.add(PROGRAM % (PASS, "exit 23"))
         self.assertEqual(self.run_all()[:2], (1, "1 passed, 1 failed, 0 skipped"))
 
+    def test_the_list_at_the_end_has_what_a_failure_said(self):
+        """What stood above may be cut from the output of a long run."""
+        self.add("#!/bin/sh\necho '[ RUN      ] S.Dies'; echo before; "
+                 "echo '==7==ERROR: AddressSanitizer: heap-use-after-free'; echo '#0 in f a.cc:3'; exit 1\n")
+        self.add(PROGRAM % (FAIL.replace("why", "a.cc:3&#x0A;Expected: 1&#x0A;  Actual: 2"), "exit 1"))
+        listed = self.run_all()[2].split("Failed:")[-1]
+        for line in ("p0: exited with 1 without a report", "in S.Dies", "heap-use-after-free",
+                     "in f a.cc:3", "p1: S.Fails: a.cc:3", "Expected: 1", "  Actual: 2"):
+            self.assertIn(line, listed)
+        self.assertNotIn("before", listed)
+
     def test_a_run_of_no_test_fails(self):
         self.assertEqual(self.run_all()[0], 1)
         self.add(PROGRAM % (SKIP, "exit 0"))

@@ -9,6 +9,9 @@
 //   door: request frame -> host: answer frame. After `opened` there are raw bytes in both
 //   directions, so both sides may splice; each direction ends by shutdown(SHUT_WR) of its own and
 //   the other goes on. After anything else the host closes.
+//   Whoever closes altogether while the other side has not ended its direction breaks the tunnel
+//   off: what came is not all there was, and the other end is reset (a host's reset of the server,
+//   a door's of the program). To a side that has ended its own direction before, both look alike.
 //
 //   request: u16 bytes that follow; u8 version (1); u8 door; u16 port; u8 bytes of the host; host
 //   answer:  u16 bytes that follow; u8 code; a sentence, in UTF-8 and of one line
@@ -21,7 +24,7 @@
 // the log. `host` is what the client asked for, as it came: a name of any case, with or without a
 // trailing dot, or an address (IPv6 without brackets); the host judges its spelling, and a door
 // need not. A tunnel that is cut off after `opened` (a server name that is not the tunnel's, a
-// bound) just ends; a TLS client is sent the alert `access_denied` first.
+// bound) is broken off; a TLS client is sent the alert `access_denied` first.
 //
 // The transparent door has a resolver. A name that it does not know is told with port 0, for the
 // record: the answer is a refusal in any case, for which nobody has to wait.

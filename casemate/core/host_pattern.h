@@ -22,7 +22,10 @@ class HostPattern {
   // comma, scheme or path, an empty or over-long label (63) or name (253), characters outside
   // letters, digits and inner hyphens that IDNA does not map to these, `*` elsewhere than as the
   // whole first label, a suffix of one label or a public one (`*.com`, `*.co.uk`), a top-level
-  // domain, `localhost` (no name leads to loopback), a malformed or ranged address.
+  // domain, `localhost` (no name leads to loopback), a malformed or ranged address, an address at
+  // which no TCP server can be (multicast, broadcast, IPv6 link-local, which needs a zone), an IPv4
+  // address in the form of IPv6 (`[::ffff:192.0.2.7]`), and the place of a sandbox's own resolver
+  // (`127.0.0.1:53`, `[::1]:53`).
   static HostPattern parse(std::string_view entry);
 
   Form form() const noexcept { return form_; }

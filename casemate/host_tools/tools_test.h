@@ -33,14 +33,27 @@ inline HostTool echo() {
   });
 }
 
-// A place where functions wait until they are let go.
+// A place where functions wait until they are let go. Its end lets them go and waits until the last
+// has left it, so that a test may return while some are on their way.
 class Gate {
  public:
+  Gate() = default;
+  ~Gate() {
+    open();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return inside_ == 0; });
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
   void pass() {
     std::unique_lock lock(mutex_);
     ++arrived_;
+    ++inside_;
     changed_.notify_all();
     changed_.wait(lock, [this] { return open_; });
+    --inside_;
+    changed_.notify_all();
   }
   void await(int count) {
     std::unique_lock lock(mutex_);
@@ -60,6 +73,7 @@ class Gate {
   std::mutex mutex_;
   std::condition_variable changed_;
   int arrived_ = 0;
+  int inside_ = 0;
   bool open_ = false;
 };
 

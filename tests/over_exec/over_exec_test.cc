@@ -496,6 +496,7 @@ except casemate_tools.HostToolError as error:
 )py"),
             "Error: the host did not answer within 0.1 seconds.\n");
   gate.open();
+  host_run->close();  // the function may not even have begun
 }
 
 TEST_F(OverExecOnLinux, ARequestThatCannotBeWrittenIsAbandonedAndTheNextIsServed) {

@@ -43,7 +43,12 @@ void fuzz_client_hello(std::string_view bytes) {
   const Heard whole = hear(wire, std::string_view::npos);
   require(hear(wire, piece) == whole, "in pieces it says the same");
   require(hear(wire, 1) == whole, "byte by byte it says the same");
-  const std::optional<bool> tls = begins_as_tls(wire);
+  std::optional<bool> tls;
+  for (std::size_t size = 0; size <= std::min<std::size_t>(wire.size(), 8); ++size) {
+    const std::optional<bool> now = begins_as_tls(wire.substr(0, size));
+    require(!tls || now == tls, "what was said once stays, whatever follows");
+    tls = now;
+  }
   if (whole.state != State::complete) return;
   require(tls == true, "what is a hello begins as TLS");
   require(wire.size() < 5 + kMaxHelloBytes || whole.name.size() < kMaxHelloBytes, "it is bounded");

@@ -8,7 +8,11 @@ namespace casemate {
 namespace {
 
 // RFC 8446: 5.1 records, 4 handshake messages, 4.1.2 the hello, 4.2 extensions; RFC 6066, 3: names.
+constexpr std::uint8_t kChangeCipherSpec = 20;
+constexpr std::uint8_t kAlert = 21;
 constexpr std::uint8_t kHandshake = 22;
+// Of the majors that some server reads past.
+constexpr std::uint8_t kLastMajorVersion = 15;
 constexpr std::uint8_t kMajorVersion = 3;
 constexpr std::size_t kRecordHeader = 5;
 constexpr std::size_t kMaxRecord = 16 * 1024;
@@ -60,13 +64,28 @@ std::optional<std::string> only_name(std::string_view extension) {
   return std::string(name);
 }
 
+// Of SSL 2: two bytes of length with the highest bit set, the message, the version it asks for.
+std::optional<bool> begins_as_ssl2(std::string_view bytes) {
+  if (bytes.size() > 2 && byte_at(bytes, 2) != kClientHello) return false;
+  if (bytes.size() < 4) return std::nullopt;
+  return byte_at(bytes, 3) <= kMajorVersion;
+}
+
 }  // namespace
 
 std::optional<bool> begins_as_tls(std::string_view bytes) {
   if (bytes.empty()) return std::nullopt;
-  if (byte_at(bytes, 0) != kHandshake) return false;
-  if (bytes.size() == 1) return std::nullopt;
-  return byte_at(bytes, 1) == kMajorVersion;
+  const std::uint8_t type = byte_at(bytes, 0);
+  if ((type & 0x80U) != 0) return begins_as_ssl2(bytes);
+  if (type != kChangeCipherSpec && type != kAlert && type != kHandshake) return false;
+  if (bytes.size() > 1 && byte_at(bytes, 1) > kLastMajorVersion) return false;
+  if (bytes.size() < kRecordHeader) return std::nullopt;
+  const std::size_t length = Cutter(bytes.substr(3)).number(2);
+  // What is longer is another protocol's: an alert has two bytes, the other message one.
+  if (type != kHandshake) return length <= (type == kAlert ? 2U : 1U);
+  if (length == 0) return true;
+  if (bytes.size() == kRecordHeader) return std::nullopt;
+  return byte_at(bytes, kRecordHeader) == kClientHello;
 }
 
 ClientHelloReader::State ClientHelloReader::feed(std::string_view bytes) {

@@ -15,8 +15,11 @@ namespace casemate {
 // 2,000.
 inline constexpr std::size_t kMaxHelloBytes = 32 * 1024;
 
-// Whether what begins so is TLS: a handshake record of any version of it. Nothing: one more byte
-// has to come.
+// Whether some server takes what begins so for TLS. More than clients say, because servers differ:
+// a record's version means nothing (RFC 8446, 5.1; GnuTLS takes any up to 3.x, Go's any
+// below 16.0), and records of alerts, of a change of cipher specs and without content may stand
+// before the hello. So is the hello in the form of SSL 2, which has no server name. Nothing: more
+// has to come, five bytes behind the first at most.
 std::optional<bool> begins_as_tls(std::string_view bytes);
 
 // Takes a client's bytes as they come, in any pieces and any number of records. Holds at most

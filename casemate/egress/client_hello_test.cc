@@ -129,13 +129,40 @@ TEST(ClientHello, IsBounded) {
   EXPECT_EQ(read(in_records(padded, 1)).state, State::malformed);
 }
 
-TEST(ClientHello, TlsIsKnownByTwoBytes) {
-  EXPECT_EQ(begins_as_tls(""), std::nullopt);
-  EXPECT_EQ(begins_as_tls("\x16"), std::nullopt);
-  EXPECT_EQ(begins_as_tls("\x16\x03"), true);
-  EXPECT_EQ(begins_as_tls("\x16\x02"), false);
+// Of what is known after the last byte nothing is known before, so nothing is let through early.
+std::optional<bool> known_at_its_end(const std::string& bytes) {
+  for (std::size_t cut = 0; cut + 1 < bytes.size(); ++cut) {
+    EXPECT_EQ(begins_as_tls(bytes.substr(0, cut)), std::nullopt) << cut;
+  }
+  return begins_as_tls(bytes);
+}
+
+TEST(ClientHello, TlsIsWhateverSomeServerTakesForIt) {
+  for (const char major : {'\0', '\1', '\2', '\3', '\4', '\x0f'}) {
+    const std::string version = major + "\x01"s;
+    EXPECT_EQ(known_at_its_end("\x16" + version + "\x02\x00\x01"s), true) << int{major};
+    EXPECT_EQ(known_at_its_end("\x16" + version + "\x00\x00"s), true) << "an empty record first";
+    EXPECT_EQ(known_at_its_end("\x15" + version + "\x00\x02"s), true) << "an alert first";
+    EXPECT_EQ(known_at_its_end("\x15" + version + "\x00\x01"s), true) << "or a part of one";
+    EXPECT_EQ(known_at_its_end("\x14" + version + "\x00\x01"s), true);
+  }
+  EXPECT_EQ(known_at_its_end("\x80\x2e\x01\x03"s), true) << "in the form of SSL 2";
+  EXPECT_EQ(known_at_its_end("\xff\xff\x01\x00"s), true);
+  EXPECT_EQ(begins_as_tls(client_hello("a.test", 1)), true);
+}
+
+TEST(ClientHello, OtherProtocolsAreNot) {
   EXPECT_EQ(begins_as_tls("G"), false);
-  EXPECT_EQ(begins_as_tls("\x80\x2e\x01"), false);
+  EXPECT_EQ(begins_as_tls("\x17\x03"), false) << "no hello stands behind data";
+  EXPECT_EQ(begins_as_tls("\x16\x10"), false);
+  EXPECT_EQ(begins_as_tls("\x15\x20"), false);
+  EXPECT_EQ(known_at_its_end("\x16\x01\x00\x01\x85\xa6"s), false)
+      << "MySQL, an answer of 278 bytes";
+  EXPECT_EQ(known_at_its_end("\x15\x01\x00\x01\x85"s), false);
+  EXPECT_EQ(known_at_its_end("\x14\x01\x00\x01\x85"s), false);
+  EXPECT_EQ(known_at_its_end("\x80\x00\x00"s), false) << "MongoDB, a message of 128 bytes";
+  EXPECT_EQ(known_at_its_end("\x80\x2e\x01\x04"s), false);
+  EXPECT_EQ(known_at_its_end("\x16\x03\x01\x02\x00\x02"s), false) << "a server's hello";
 }
 
 // What OpenSSL says for `name`, by way of the Python that sandboxes run.

@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
+
+#include "casemate/core/address_text.h"
 
 namespace casemate {
 namespace {
@@ -28,20 +29,6 @@ std::string lower_ascii(std::string_view text) {
     }
   }
   return lowered;
-}
-
-// The canonical text of an address, or nothing when `text` is none.
-std::optional<std::string> canonical_address(int family, const std::string& text) {
-  // A C string would end at the first NUL, and be another host.
-  if (text.find('\0') != std::string::npos) return std::nullopt;
-  std::array<unsigned char, sizeof(in6_addr)> bytes{};
-  std::array<char, INET6_ADDRSTRLEN> canonical{};
-  // Stricter than inet_aton: four decimal parts, no octal, nothing left out.
-  if (inet_pton(family, text.c_str(), bytes.data()) != 1 ||
-      inet_ntop(family, bytes.data(), canonical.data(), canonical.size()) == nullptr) {
-    return std::nullopt;
-  }
-  return std::string(canonical.data());
 }
 
 std::optional<std::string> fault_of_label(std::string_view label) {

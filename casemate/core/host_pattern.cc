@@ -1,7 +1,9 @@
 #include "casemate/core/host_pattern.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <idn2.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <array>
@@ -133,6 +135,36 @@ void check_name(std::string_view entry, const std::string& name) {
   }
 }
 
+// What can be no TCP server's address, or cannot be had inside a sandbox as it is.
+void check_address(std::string_view entry, const HostName& host,
+                   std::optional<std::uint16_t> port) {
+  constexpr std::uint16_t kResolver = 53;
+  if (port == kResolver && (host.text == "127.0.0.1" || host.text == "::1")) {
+    refuse(entry,
+           "a sandbox's own resolver is there; have the server listen at another port or address");
+  }
+  constexpr std::string_view kNoServer = "no server can be there (it is a multicast address)";
+  if (host.form == HostName::Form::ipv4) {
+    in_addr address{};
+    inet_pton(AF_INET, host.text.c_str(), &address);
+    if (IN_MULTICAST(ntohl(address.s_addr))) refuse(entry, kNoServer);
+    if (address.s_addr == INADDR_BROADCAST) {
+      refuse(entry, "no server can be there (it is the broadcast address)");
+    }
+    return;
+  }
+  in6_addr address{};
+  inet_pton(AF_INET6, host.text.c_str(), &address);
+  if (IN6_IS_ADDR_V4MAPPED(&address)) {
+    refuse(entry, fmt::format("it is an IPv4 address; write {}",
+                              host.text.substr(host.text.rfind(':') + 1)));
+  }
+  if (IN6_IS_ADDR_MULTICAST(&address)) refuse(entry, kNoServer);
+  if (IN6_IS_ADDR_LINKLOCAL(&address)) {
+    refuse(entry, "it is link-local, which means nothing without an interface");
+  }
+}
+
 void check_suffix(std::string_view entry, const std::string& suffix) {
   check_name(entry, suffix);
   if (suffix.find('.') == std::string::npos) {
@@ -170,6 +202,7 @@ HostPattern HostPattern::parse(std::string_view entry) {
     if (address == nullptr || address->form != HostName::Form::ipv6) {
       refuse(entry, "there is no IPv6 address in the brackets (a zone is not accepted)");
     }
+    check_address(entry, *address, port);
     return {Form::address, std::move(address->text), port};
   }
 
@@ -192,6 +225,7 @@ HostPattern HostPattern::parse(std::string_view entry) {
     if (form == Form::suffix) {
       refuse(entry, "its suffix is a malformed IP address: there is nothing below an address");
     }
+    check_address(entry, parsed, port);
     return {Form::address, std::move(parsed.text), port};
   }
   if (form == Form::suffix) {

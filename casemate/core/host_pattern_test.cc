@@ -130,6 +130,16 @@ TEST(HostPattern, RefusesMalformedAddresses) {
   expect_refused("[]", "no IPv6 address");
   expect_refused("[fe80::1%eth0]", "no IPv6 address");
   expect_refused("[1.2.3.4]", "no IPv6 address");
+  for (const char* entry : {"127.0.0.1:53", "[::1]:53", "[0:0::1]:53"}) {
+    expect_refused(entry, "a sandbox's own resolver");
+  }
+  expect_refused("[::ffff:192.0.2.7]:443", "write 192.0.2.7");
+  expect_refused("[::ffff:c000:207]", "write 192.0.2.7");
+  expect_refused("224.0.0.1", "multicast");
+  expect_refused("239.255.255.255:80", "multicast");
+  expect_refused("[ff02::1]", "multicast");
+  expect_refused("255.255.255.255", "broadcast");
+  expect_refused("[fe80::1]:80", "link-local");
   expect_refused("[::1]x", "only :port");
 }
 
@@ -154,6 +164,10 @@ TEST(HostPattern, ReadsEachForm) {
   EXPECT_EQ(suffix.form(), Form::suffix);
   EXPECT_EQ(suffix.host(), "example.org");
   EXPECT_EQ(suffix.port(), 8443);
+  for (const char* entry : {"127.0.0.1", "127.0.0.1:54", "127.0.0.2:53", "[::1]", "[::1]:80",
+                            "169.254.169.254", "240.0.0.1", "[::7f00:1]", "[fec0::1]"}) {
+    EXPECT_EQ(HostPattern::parse(entry).form(), Form::address) << entry;
+  }
   EXPECT_EQ(HostPattern::parse("192.0.2.7").form(), Form::address);
   EXPECT_EQ(HostPattern::parse("[2001:db8::7]:443").form(), Form::address);
   EXPECT_EQ(HostPattern::parse("intranet").form(), Form::name);

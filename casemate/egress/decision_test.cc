@@ -39,7 +39,7 @@ constexpr EntryClass kEntries[] = {
     {"IPv4 literal with a port", "192.0.2.7:8443"},
     {"loopback literal", "127.0.0.1"},
     {"IPv6 literal", "[2001:db8::7]"},
-    {"mapped literal", "[::ffff:192.0.2.7]"},
+    {"NAT64 literal", "[64:ff9b::c000:207]"},
 };
 
 struct RequestClass {
@@ -74,7 +74,8 @@ std::vector<RequestClass> requests() {
       {"another loopback address", "127.0.0.2", 443, {}},
       {"the IPv6 address", "2001:db8::7", 443, {"IPv6 literal"}},
       {"the IPv6 address written out", "2001:0DB8:0:0:0:0:0:7", 443, {"IPv6 literal"}},
-      {"the mapped address", "::ffff:192.0.2.7", 443, {"mapped literal"}},
+      {"the NAT64 address", "64:ff9b::192.0.2.7", 443, {"NAT64 literal"}},
+      {"the mapped address", "::ffff:192.0.2.7", 443, {}},
       {"loopback, mapped", "::ffff:127.0.0.1", 443, {}},
       {"loopback of IPv6", "::1", 443, {}},
       {"an address with parts left out", "127.1", 443, {}, true},

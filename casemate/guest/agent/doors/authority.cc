@@ -1,10 +1,10 @@
 #include "casemate/guest/agent/doors/authority.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 
 #include <algorithm>
-#include <array>
+
+#include "casemate/core/address_text.h"
 
 namespace casemate::guest {
 namespace {
@@ -16,16 +16,6 @@ bool is_digit(char each) { return each >= '0' && each <= '9'; }
 
 bool is_name_character(char each) {
   return (each >= 'a' && each <= 'z') || is_digit(each) || each == '-' || each == '_';
-}
-
-std::optional<std::string> canonical_address(int family, const std::string& text) {
-  std::array<unsigned char, sizeof(in6_addr)> bytes{};
-  std::array<char, INET6_ADDRSTRLEN> canonical{};
-  if (inet_pton(family, text.c_str(), bytes.data()) != 1 ||
-      inet_ntop(family, bytes.data(), canonical.data(), canonical.size()) == nullptr) {
-    return std::nullopt;
-  }
-  return std::string(canonical.data());
 }
 
 }  // namespace
@@ -66,9 +56,8 @@ std::optional<Authority> parse_authority(std::string_view text) {
   if (text.starts_with('[')) {
     const std::size_t close = text.find(']');
     if (close == std::string_view::npos) return std::nullopt;
-    const auto address = canonical_address(AF_INET6, std::string(text.substr(1, close - 1)));
-    // inet_pton reads up to a NUL.
-    if (!address || text.substr(0, close).find('\0') != std::string_view::npos) return std::nullopt;
+    const auto address = canonical_address(AF_INET6, text.substr(1, close - 1));
+    if (!address) return std::nullopt;
     found.host = *address;
     text.remove_prefix(close + 1);
   } else {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -41,14 +40,6 @@ std::uint64_t event_id(std::uint64_t tunnel, Tunnel::Side side) {
   return tunnel * 2 + (side == Tunnel::Side::origin ? 1 : 0);
 }
 
-std::size_t bound_of_tunnels(std::size_t wanted) {
-  rlimit descriptors{};
-  if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0 || descriptors.rlim_cur == RLIM_INFINITY) {
-    return wanted;
-  }
-  return std::clamp<std::size_t>(descriptors.rlim_cur / 4, 1, wanted);
-}
-
 // What threads of look-ups leave for the one of the tunnels; theirs too, for as long as they need
 // it.
 struct Mailbox {
@@ -81,12 +72,14 @@ class EgressGateway::Loop {
   explicit Loop(EgressOptions options)
       : options_(std::move(options)),
         context_{.options = options_, .book = book_},
-        max_tunnels_(bound_of_tunnels(options_.max_tunnels)),
+        descriptors_(options_.descriptors ? options_.descriptors
+                                          : DescriptorBudget::of_this_process()),
         resolver_(options_.resolver ? options_.resolver : system_resolver()),
         epoll_(epoll_create1(EPOLL_CLOEXEC)) {
     if (!epoll_) sys::throw_errno("epoll_create1");
     context_.left_out = options_.max_bytes_out;
     context_.left_in = options_.max_bytes_in;
+    context_.left_buffers = options_.max_buffers;
     context_.resolve = [this](std::uint64_t tunnel, const std::string& name) {
       return resolver_.resolve(name, [mailbox = mailbox_, tunnel](ResolverPool::Result result) {
         mailbox->post(tunnel, std::move(result));
@@ -138,7 +131,7 @@ class EgressGateway::Loop {
       log(LogLevel::error, fmt::format("given up: {}", escape_for_display(error.what())));
     }
     for (const auto& [number, tunnel] : tunnels_) tunnel->end("the call ended");
-    tunnels_.clear();
+    while (!tunnels_.empty()) remove(tunnels_.begin());
     // Those that still come are told at once that nobody is there, also while a process that was
     // forked meanwhile holds the socket.
     sys::shut_down(listening_.get());
@@ -195,8 +188,7 @@ class EgressGateway::Loop {
     const Tunnel& tunnel = *entry->second;
     if (tunnel.over()) {
       unschedule(number);
-      tunnels_.erase(entry);
-      return;
+      return remove(entry);
     }
     if (tunnel.wants_turn()) waiting_.insert(number);
     // A later one is found when the earlier has come, so that traffic does not move it each time.
@@ -204,6 +196,13 @@ class EgressGateway::Loop {
     if (known == scheduled_.end() || tunnel.deadline() < known->second) {
       schedule(number, tunnel.deadline());
     }
+  }
+
+  void remove(Tunnels::iterator entry) {
+    tunnels_.erase(entry);
+    // Of pipes there are never more than the tunnels' places have room for.
+    context_.pipes.keep_at_most(2 * tunnels_.size());
+    descriptors_->give_back();
   }
 
   void schedule(std::uint64_t number, sys::SteadyTime at) {
@@ -265,7 +264,12 @@ class EgressGateway::Loop {
   }
 
   void add(sys::UniqueFd client) {
-    if (tunnels_.size() >= max_tunnels_) return turn_away(client);
+    if (tunnels_.size() >= options_.max_tunnels) {
+      return turn_away(client, "as many as a call may have");
+    }
+    if (!descriptors_->take(tunnels_.size())) {
+      return turn_away(client, "the process has no descriptors for another one");
+    }
     const std::uint64_t number = next_tunnel_++;
     const int fd = client.get();
     const auto entry =
@@ -274,19 +278,18 @@ class EgressGateway::Loop {
     try {
       watch(fd, event_id(number, Tunnel::Side::client), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
     } catch (const std::system_error&) {
-      tunnels_.erase(entry);
+      remove(entry);
       throw;
     }
     settle(entry);
   }
 
-  void turn_away(const sys::UniqueFd& client) {
-    const std::string reason =
-        fmt::format("{} tunnels are open; that is as many as there may be", tunnels_.size());
-    const std::string answer = encode_egress(
-        EgressAnswer{EgressCode::too_many,
-                     fmt::format("This program has {} connections open, as many as it may have.",
-                                 tunnels_.size())});
+  void turn_away(const sys::UniqueFd& client, std::string_view why) {
+    const std::string reason = fmt::format("{} tunnels are open; {}", tunnels_.size(), why);
+    const std::string answer = encode_egress(EgressAnswer{
+        EgressCode::too_many,
+        fmt::format("This program has {} connections open and can have no more for now.",
+                    tunnels_.size())});
     try {
       sys::send_message(client.get(), answer, {}, sys::Blocking::no);
     } catch (const std::system_error&) {
@@ -300,7 +303,7 @@ class EgressGateway::Loop {
   const EgressOptions options_;
   EgressRecordBook book_;
   TunnelContext context_;
-  const std::size_t max_tunnels_;
+  const std::shared_ptr<DescriptorBudget> descriptors_;
   const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
   ResolverPool resolver_;
   sys::UniqueFd listening_ = sys::make_stream_socket();

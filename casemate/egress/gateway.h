@@ -13,6 +13,7 @@
 
 #include "casemate/base/log.h"
 #include "casemate/core/egress.h"
+#include "casemate/egress/descriptor_budget.h"
 #include "casemate/egress/resolver.h"
 #include "casemate/sys/owner_process.h"
 
@@ -28,10 +29,17 @@ struct EgressOptions {
   // What the log calls it.
   std::string call{};
 
-  // Connections at a time, those that are not decided yet among them; a quarter of the descriptors
-  // that this process may have, if that is less (a tunnel takes two, and two more while it is
-  // moving bytes that nobody takes). What comes too many is answered `too_many`.
+  // Connections at a time, those that are not decided yet among them. What comes too many is
+  // answered `too_many`.
   std::size_t max_tunnels = 1024;
+  // What these tunnels count in besides, with those of other calls. Empty: all calls of this
+  // process, which leave it half of its descriptors (descriptor_budget.h).
+  std::shared_ptr<DescriptorBudget> descriptors{};
+  // For what the kernel holds of bytes that an end does not take, over all tunnels of the call.
+  // While it lasts a tunnel has up to 256 KiB in each of its three buffers, towards its end less,
+  // and in any case 16 KiB. The kernel's own book-keeping takes up to as much again. What a
+  // connection can move in a round trip is about one of these buffers.
+  std::uint64_t max_buffers = std::uint64_t{48} << 20;
   // Over all tunnels of the call, from the program and to it. More than that cuts a tunnel off.
   std::uint64_t max_bytes_out = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t max_bytes_in = std::numeric_limits<std::uint64_t>::max();
@@ -59,8 +67,8 @@ struct EgressOptions {
 // to and what it cannot hold stands in docs/egress.md.
 //
 // One thread, made by `serve`, moves everything, with splice; look-ups have threads of their own,
-// and none of them waits for another call's. The bytes of a tunnel are never held but in a socket's
-// buffer or one pipe a direction, 64 KiB each.
+// and none of them waits for another call's. The bytes of a tunnel are never held but in its
+// sockets' buffers (`max_buffers`) or one pipe a direction, 64 KiB each.
 class EgressGateway : public CallEgress {
  public:
   // Makes the socket. Throws `std::system_error`.

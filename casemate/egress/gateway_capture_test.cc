@@ -15,19 +15,6 @@
 namespace casemate {
 namespace {
 
-constexpr std::uint16_t kControlPort = 9999;
-
-// The packet that shows that the capture sees what there is.
-void send_control_packet() {
-  const sys::UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_port = htons(kControlPort);
-  inet_pton(AF_INET, kOtherIpv4, &at.sin_addr);
-  ASSERT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
-  ASSERT_EQ(sendto(socket.get(), "x", 1, 0, reinterpret_cast<sockaddr*>(&at), sizeof at), 1);
-}
-
 TEST(GatewayCapture, NothingLeavesButWhatIsAllowedAndNoNameIsAskedButListedOnes) {
   if (!OwnNetwork::why_not().empty()) GTEST_SKIP() << OwnNetwork::why_not();
   PacketCapture capture;
@@ -56,8 +43,8 @@ TEST(GatewayCapture, NothingLeavesButWhatIsAllowedAndNoNameIsAskedButListedOnes)
   EXPECT_EQ(Door(address).code("allowed.test", 22), EgressCode::not_on_list);
   gateway.close();
 
-  send_control_packet();
-  ASSERT_TRUE(capture.read_until(fmt::format("udp {}:{}", kOtherIpv4, kControlPort)))
+  const std::string control = send_control_packet();
+  ASSERT_TRUE(capture.read_until(control))
       << "the capture saw no packet that was there: it proves nothing";
   const auto& seen = capture.destinations();
   ASSERT_TRUE(seen.contains(fmt::format("tcp {}:{}", kPublicIpv4, origin.port())))
@@ -67,13 +54,35 @@ TEST(GatewayCapture, NothingLeavesButWhatIsAllowedAndNoNameIsAskedButListedOnes)
     // Answers go to ports of this side's choice at the addresses that it spoke from.
     const bool answer = destination.starts_with("udp 127.0.0.1:") ||
                         destination.starts_with(fmt::format("tcp {}:", kPublicIpv4));
-    const bool control = destination == fmt::format("udp {}:{}", kOtherIpv4, kControlPort);
-    EXPECT_TRUE(answer || control) << destination;
+    EXPECT_TRUE(answer || destination == control) << destination;
   }
   EXPECT_EQ(other.connections(), 0);
   const std::vector<std::string> asked = names.asked();
   EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()),
             (std::set<std::string>{"allowed.test", "gone.test", "inside.test"}));
+}
+
+// A search list of the host's would lead a name that is not there to one that nobody listed.
+TEST(GatewayCapture, NoNameIsAskedForBelowTheHostsOwnDomains) {
+  if (!OwnNetwork::why_not().empty()) GTEST_SKIP() << OwnNetwork::why_not();
+  OwnNetwork::write_resolv_conf(
+      "nameserver 127.0.0.1\nsearch corp.test\noptions timeout:1 attempts:1 ndots:5\n");
+  const NameServer names(
+      {{"gone.test.corp.test", kPublicIpv4}, {"intranet.corp.test", kPublicIpv4}});
+  EgressOptions options;
+  for (const char* host : {"gone.test", "intranet"})
+    options.allow.push_back(HostPattern::parse(host));
+  EgressGateway gateway(options);
+  const std::string address = sys::bind_to_fresh_name(gateway.socket());
+  gateway.serve();
+  for (const char* host : {"gone.test", "intranet"}) {
+    EXPECT_EQ(Door(address).code(host, 80), EgressCode::unresolvable) << host;
+  }
+  gateway.close();
+  const std::vector<std::string> asked = names.asked();
+  EXPECT_EQ(std::set<std::string>(asked.begin(), asked.end()),
+            (std::set<std::string>{"gone.test", "intranet"}));
+  OwnNetwork::write_resolv_conf(OwnNetwork::kResolvConf);
 }
 
 }  // namespace

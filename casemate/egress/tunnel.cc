@@ -1,21 +1,19 @@
 #include "casemate/egress/tunnel.h"
 
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <exception>
 #include <system_error>
 #include <utility>
 #include <variant>
 
 #include "casemate/base/utf8.h"
+#include "casemate/egress/origin_socket.h"
 #include "casemate/sys/socket.h"
 
 namespace casemate {
@@ -24,43 +22,16 @@ namespace {
 // Of one tunnel before others have their turn.
 constexpr std::size_t kTurnBytes = 1024 * 1024;
 constexpr std::size_t kHelloChunk = 4096;
+// EgressOptions::max_buffers. Of what is left for a call a tunnel may have a part.
+constexpr std::uint64_t kMostBuffer = 256 * 1024;
+constexpr std::uint64_t kLeastBuffer = 16 * 1024;
+constexpr std::uint64_t kBuffers = 3;
+constexpr std::uint64_t kPartOfBuffers = 128;
 // RFC 8446, 6: a fatal `access_denied`, in a record of the version that every client reads.
 constexpr std::string_view kAccessDenied{"\x15\x03\x01\x00\x02\x02\x31", 7};
 
 std::string text_of_error(int error_number) {
   return std::generic_category().message(error_number);
-}
-
-struct SocketAddress {
-  sockaddr_storage value{};
-  socklen_t size = 0;
-};
-
-SocketAddress socket_address(const IpAddress& address, std::uint16_t port) {
-  SocketAddress made;
-  if (address.family == IpAddress::Family::ipv4) {
-    sockaddr_in ipv4{};
-    ipv4.sin_family = AF_INET;
-    ipv4.sin_port = htons(port);
-    std::memcpy(&ipv4.sin_addr, address.bytes.data(), sizeof ipv4.sin_addr);
-    std::memcpy(&made.value, &ipv4, sizeof ipv4);
-    made.size = sizeof ipv4;
-  } else {
-    sockaddr_in6 ipv6{};
-    ipv6.sin6_family = AF_INET6;
-    ipv6.sin6_port = htons(port);
-    std::memcpy(&ipv6.sin6_addr, address.bytes.data(), sizeof ipv6.sin6_addr);
-    std::memcpy(&made.value, &ipv6, sizeof ipv6);
-    made.size = sizeof ipv6;
-  }
-  return made;
-}
-
-int pending_error(int socket) {
-  int error_number = 0;
-  socklen_t size = sizeof error_number;
-  if (getsockopt(socket, SOL_SOCKET, SO_ERROR, &error_number, &size) != 0) return errno;
-  return error_number;
 }
 
 bool is_out_of_descriptors(int error_number) {
@@ -93,11 +64,18 @@ Tunnel::Tunnel(std::uint64_t number, sys::UniqueFd client, TunnelContext& contex
       until_(context.now + context.options.request_patience),
       moved_(context.now) {
   client_.socket = std::move(client);
+  take_urgent_data_inline(client_.socket.get());
 }
 
 Tunnel::~Tunnel() {
+  context_.left_buffers += reserved_;
+  context_.left_out += out_.under_way();
+  context_.left_in += in_.under_way();
+  if (origin_.socket) {
+    if (!ended_by_itself_) break_off(origin_.socket.get());
+    sys::shut_down(origin_.socket.get());
+  }
   sys::shut_down(client_.socket.get());
-  if (origin_.socket) sys::shut_down(origin_.socket.get());
 }
 
 // -- What happens ------------------------------------------------------------------------------
@@ -125,8 +103,8 @@ void Tunnel::go_on() {
 
 void Tunnel::step() {
   if (phase_ == Phase::request) read_request();
-  const bool undecided = phase_ == Phase::resolving || phase_ == Phase::dialling;
-  if (undecided && client_gone_) return end("the program hung up");
+  // Of one that hangs up with its answer outstanding nothing can be the end of anything.
+  if (phase_ != Phase::request && client_gone_ && !in_.ended()) return end("the program hung up");
   if (phase_ == Phase::hello) read_hello();
   if (phase_ == Phase::hello || phase_ == Phase::open) move();
 }
@@ -263,26 +241,22 @@ void Tunnel::resolved(const ResolverPool::Result& result) {
   go_on();
 }
 
+void Tunnel::reserve_buffers() {
+  if (buffer_ != 0) return;
+  buffer_ = std::clamp(context_.left_buffers / kPartOfBuffers, kLeastBuffer, kMostBuffer);
+  reserved_ = std::min(context_.left_buffers, kBuffers * buffer_);
+  context_.left_buffers -= reserved_;
+  bound_sent(client_.socket.get(), buffer_);
+}
+
 void Tunnel::dial_next() {
   phase_ = Phase::dialling;
+  reserve_buffers();
   while (next_address_ < addresses_.size() && context_.now < dial_until_) {
     const IpAddress& address = addresses_[next_address_++];
-    const SocketAddress to = socket_address(address, verdict_.port);
     origin_ = {};
-    origin_.socket =
-        sys::UniqueFd(::socket(to.value.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!origin_.socket) {
-      dial_error_ = errno;
-      continue;
-    }
-    const int on = 1;
-    static_cast<void>(setsockopt(origin_.socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
-    const int begun =
-        connect(origin_.socket.get(), reinterpret_cast<const sockaddr*>(&to.value), to.size);
-    if (begun != 0 && errno != EINPROGRESS) {
-      dial_error_ = errno;
-      continue;
-    }
+    origin_.socket = begin_to_connect(address, verdict_.port, buffer_, dial_error_);
+    if (!origin_.socket) continue;
     until_ = std::min(dial_until_, context_.now + context_.options.address_patience);
     // Reports a connection that is there already, too.
     context_.watch_origin(number_, origin_.socket.get());
@@ -392,10 +366,12 @@ void Tunnel::move() {
   const Relay::State in = in_.run(origin_, client_, context_.pipes, kTurnBytes, context_.left_in);
   if (out_.bytes() + in_.bytes() != before) moved_ = context_.now;
   if (out_.over_bound() || in_.over_bound()) return end("over the bound of bytes");
-  if (out == Relay::State::broken || in == Relay::State::broken) return end("");
-  const bool out_ended = out == Relay::State::ended;
-  // Nobody is there to take the rest.
-  if (out_ended && (in == Relay::State::ended || client_gone_)) return end("");
+  if (out_.source_gone()) return end("the program hung up");
+  if (out == Relay::State::broken || in == Relay::State::broken) return end("broken off");
+  if (out_.ended() && in_.ended()) {
+    ended_by_itself_ = true;
+    return end("");
+  }
   wants_turn_ = out == Relay::State::more || in == Relay::State::more;
 }
 

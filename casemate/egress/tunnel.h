@@ -25,6 +25,7 @@ struct TunnelContext {
   RelayPipes pipes{};
   std::uint64_t left_out = 0;
   std::uint64_t left_in = 0;
+  std::uint64_t left_buffers = 0;
   sys::SteadyTime now{};
   // Asks for a name; the answer comes by `Tunnel::resolved`. False: it cannot be asked for now.
   std::function<bool(std::uint64_t tunnel, const std::string& name)> resolve{};
@@ -37,7 +38,9 @@ struct TunnelContext {
 class Tunnel {
  public:
   Tunnel(std::uint64_t number, sys::UniqueFd client, TunnelContext& context);
-  // Ends both connections, also for a process that was forked meanwhile and holds them.
+  // Ends both connections, also for a process that was forked meanwhile and holds them. One that
+  // did not end by itself is broken off, so that nobody takes a part for the whole: the origin is
+  // sent a reset, and the client finds that this side takes nothing more either (egress_frame.h).
   ~Tunnel();
   Tunnel(const Tunnel&) = delete;
   Tunnel& operator=(const Tunnel&) = delete;
@@ -55,7 +58,7 @@ class Tunnel {
   bool wants_turn() const { return wants_turn_; }
   bool over() const { return phase_ == Phase::over; }
 
-  // Ends it, if it is not over, for this reason of the host's.
+  // Breaks it off, if it is not over, for this reason of the host's.
   void end(const std::string& why) noexcept;
 
  private:
@@ -65,6 +68,7 @@ class Tunnel {
   void read_request();
   void take_look_up(const std::string& name);
   void take_request(const EgressRequest& request);
+  void reserve_buffers();
   void dial_next();
   void dial_ended(int error_number);
   void open();
@@ -85,6 +89,7 @@ class Tunnel {
   RelayEnd client_;
   RelayEnd origin_;
   bool client_gone_ = false;
+  bool ended_by_itself_ = false;
   bool wants_turn_ = false;
   const sys::SteadyTime born_;
   // Of the phase.
@@ -97,6 +102,10 @@ class Tunnel {
   EgressVerdict verdict_;
   std::optional<EgressRecordBook::Place> record_;
 
+  // Of one buffer, and what was taken off the call's share for all of them.
+  std::uint64_t buffer_ = 0;
+  std::uint64_t reserved_ = 0;
+
   std::vector<IpAddress> addresses_;
   std::size_t next_address_ = 0;
   sys::SteadyTime dial_until_;
@@ -107,8 +116,8 @@ class Tunnel {
   std::size_t hello_fed_ = 0;
   bool is_tls_ = false;
   ClientHelloReader hello_;
-  Relay out_;
-  Relay in_;
+  Relay out_{&in_};
+  Relay in_{&out_};
 };
 
 }  // namespace casemate

@@ -42,7 +42,7 @@ class OwnNetwork : public ::testing::Environment {
       give("lo:1", kPublicIpv4);
       give("lo:2", kOtherIpv4);
       give_ipv6(kPublicIpv6);
-      replace("/etc/resolv.conf", "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n");
+      replace("/etc/resolv.conf", kResolvConf);
       replace("/etc/nsswitch.conf", "hosts: files dns\npasswd: files\ngroup: files\n");
       why_not().clear();
     } catch (const std::system_error& error) {
@@ -54,6 +54,16 @@ class OwnNetwork : public ::testing::Environment {
   static std::string& why_not() {
     static std::string reason = "the test environment was not set up";
     return reason;
+  }
+
+  static constexpr const char* kResolvConf =
+      "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n";
+  // In place of this program's own; only in the network.
+  static void write_resolv_conf(const std::string& text) {
+    const sys::UniqueFd file(open("/etc/resolv.conf", O_WRONLY | O_TRUNC | O_CLOEXEC));
+    if (!file || write(file.get(), text.data(), text.size()) < 0) {
+      sys::throw_errno("/etc/resolv.conf");
+    }
   }
 
  private:

@@ -18,6 +18,7 @@
 
 #include "casemate/sys/error.h"
 #include "casemate/sys/unique_fd.h"
+#include "tests/support/own_network.h"
 
 namespace casemate {
 
@@ -69,5 +70,22 @@ class PacketCapture {
   sys::UniqueFd socket_;
   std::set<std::string> destinations_;
 };
+
+// The packet that shows that a capture sees what there is, to an address at which nobody is.
+// Returns what it is called there. For `ASSERT_TRUE(capture.read_until(...))`.
+inline std::string send_control_packet() {
+  constexpr std::uint16_t kPort = 9999;
+  const sys::UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_port = htons(kPort);
+  inet_pton(AF_INET, kOtherIpv4, &at.sin_addr);
+  const auto* const address = reinterpret_cast<const sockaddr*>(&at);
+  if (bind(socket.get(), address, sizeof at) != 0 ||
+      sendto(socket.get(), "x", 1, 0, address, sizeof at) != 1) {
+    sys::throw_errno("the control packet");
+  }
+  return std::string("udp ") + kOtherIpv4 + ":" + std::to_string(kPort);
+}
 
 }  // namespace casemate

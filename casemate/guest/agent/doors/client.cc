@@ -261,6 +261,13 @@ void Client::answered() {
   phase_ = Phase::relaying;
   out_.emplace(socket_.get(), host_.get());
   in_.emplace(host_.get(), socket_.get());
+  // A host that ends its direction takes more in the other, for as long as the program has any; one
+  // that takes nothing either has broken off. Before an answer that was begun it makes no
+  // difference.
+  in_->check_end_by([this] {
+    const bool no_answer = in_->filtered() && !response_.passed();
+    return no_answer || out_->state() == Flow::State::done || !is_gone(host_.get());
+  });
   if (request_ && !request_->tunnel) {
     begin_http_relay();
   } else {
@@ -358,6 +365,8 @@ void Client::settle() {
     if (!in_->filtered() || response_.began()) return reset();
     return part(http_bad_gateway("The server closed the connection without an answer."));
   }
+  // Nor can the program, once it has broken off: the host shall not take what came for all.
+  if (out_->state() == Flow::State::failed && is_gone(socket_.get())) return reset();
   if (in_->state() != Flow::State::done) return;
   // A host that has closed altogether takes nothing either.
   if (out_->state() != Flow::State::moving || is_gone(host_.get())) phase_ = Phase::over;

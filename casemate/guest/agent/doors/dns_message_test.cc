@@ -116,7 +116,6 @@ TEST_F(ResolverTest, ListedNameHasAnAddressThatStaysItsOwn) {
   // 127.64.0.1 is on the list itself.
   EXPECT_TRUE(first.ends_with("\x00\x04\x7f\x40\x00\x02"s));
   EXPECT_EQ(ask("allowed.test"), first);
-  EXPECT_EQ(listened_, 1);
   EXPECT_TRUE(ask("a.b.wild.test").ends_with("\x7f\x40\x00\x03"s));
 }
 

@@ -49,16 +49,16 @@ std::set<std::uint16_t> DoorNames::ports_of(std::string_view host) const {
 
 std::vector<EgressDoorRule> DoorNames::literals() const { return literals_; }
 
-std::optional<DoorNames::Given> DoorNames::give(const std::string& name) {
+std::optional<Ipv4Bytes> DoorNames::give(const std::string& name) {
   if (const auto found = given_.find(name); found != given_.end()) {
-    return Given{.address = found->second, .fresh = false};
+    return found->second;
   }
   if (given_.size() >= kMaxNamesGiven) return std::nullopt;
   while (next_ < range_.count) {
     const Ipv4Bytes address = nth(range_, next_++);
     if (exact_.contains(address_text(address))) continue;  // somebody's own, and on the list
     given_.emplace(name, address);
-    return Given{.address = address, .fresh = true};
+    return address;
   }
   return std::nullopt;
 }

@@ -45,15 +45,9 @@ class DoorNames {
   // Addresses of the list.
   std::vector<EgressDoorRule> literals() const;
 
-  struct Given {
-    Ipv4Bytes address{};
-    // Asked for the first time.
-    bool fresh = false;
-  };
-  // The address of a name that the list has; none once `kMaxNamesGiven` have theirs.
-  std::optional<Given> give(const std::string& name);
-  // Of a fresh one at which nobody can listen: the next `give` has another.
-  void take_back(const std::string& name) { given_.erase(name); }
+  // The address of a name that the list has, always the same; none once `kMaxNamesGiven` have
+  // theirs.
+  std::optional<Ipv4Bytes> give(const std::string& name);
 
  private:
   std::vector<EgressDoorRule> suffixes_;

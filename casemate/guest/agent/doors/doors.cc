@@ -221,15 +221,21 @@ void Doors::note_unknown(const std::string& name) {
   HostLink(shared_.host_path, {.door = EgressDoor::transparent, .host = name, .port = 0}).advance();
 }
 
+// At the ports that can be had; the others are tried again whenever the name is asked for.
 bool Doors::open_name(const std::string& name, const Ipv4Bytes& address) {
+  const std::set<std::uint16_t> ports = shared_.names.ports_of(name);
+  std::set<std::uint16_t>& closed = closed_ports_.try_emplace(name, ports).first->second;
+  std::erase_if(closed, [&](std::uint16_t port) { return open_port(name, address, port); });
+  return closed.size() < ports.size();
+}
+
+bool Doors::open_port(const std::string& name, const Ipv4Bytes& address, std::uint16_t port) {
+  if (listeners_.size() >= max_listeners_) return false;
   try {
-    for (const std::uint16_t port : shared_.names.ports_of(name)) {
-      if (listeners_.size() >= max_listeners_) return false;
-      add_listener(listen_at(address_text(address), port), name, port, false);
-    }
+    add_listener(listen_at(address_text(address), port), name, port, false);
     return true;
   } catch (const std::system_error&) {
-    // A program took the place, or the process has no descriptor left.
+    // A program listens there, at every address, or this process has no descriptor left.
     return false;
   }
 }
@@ -294,6 +300,8 @@ void Doors::take_clients(const Listener& listener) {
     }
     const int yes = 1;
     setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    // A mark of urgent data would stand in the way of all that comes behind it.
+    setsockopt(socket.get(), SOL_SOCKET, SO_OOBINLINE, &yes, sizeof yes);
     const std::uint64_t id = next_id_++;
     Tenant& tenant = tenants_[id];
     if (listener.resolver) {

@@ -74,6 +74,7 @@ class Doors {
   void open_literals();
   void note_unknown(const std::string& name);
   bool open_name(const std::string& name, const Ipv4Bytes& address);
+  bool open_port(const std::string& name, const Ipv4Bytes& address, std::uint16_t port);
   void add_listener(sys::UniqueFd socket, std::string host, std::uint16_t port, bool resolver);
   void take_clients(const Listener& listener);
   void answer_datagrams(int socket);
@@ -98,6 +99,8 @@ class Doors {
   std::uint16_t proxy_port_ = 0;
   std::size_t max_listeners_ = kMaxListeners;
   bool paused_ = false;
+  // Of names that have an address: the ports at which nobody could listen yet.
+  std::map<std::string, std::set<std::uint16_t>> closed_ports_;
   // Names that the host was told of, so that it is told once.
   std::set<std::string> noted_;
 };

@@ -7,14 +7,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -168,6 +172,7 @@ class DoorsTest : public ::testing::Test {
     static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
     doors_ = std::make_unique<Doors>(
         DoorOptions{.rules = {{EgressDoorRule::Form::name, "allowed.test", {port_}},
+                              {EgressDoorRule::Form::name, "two.test", two_ports()},
                               {EgressDoorRule::Form::ipv4, "127.65.0.7", {port_}}},
                     .addresses = kLoopbackAddresses,
                     .host_path = path_,
@@ -177,6 +182,11 @@ class DoorsTest : public ::testing::Test {
   ~DoorsTest() override {
     sys::raise_event(stop_.get());
     thread_.join();
+  }
+
+  // Ascending, as rules have them.
+  std::vector<std::uint16_t> two_ports() const {
+    return {std::min(one_port_, other_port_), std::max(one_port_, other_port_)};
   }
 
   sys::UniqueFd proxy() { return connect_tcp("127.0.0.1", doors_->proxy_port()); }
@@ -223,6 +233,8 @@ class DoorsTest : public ::testing::Test {
   Scratch scratch_;
   std::string path_ = scratch_.path() / "host.sock";
   std::uint16_t port_ = free_port();
+  std::uint16_t one_port_ = free_port();
+  std::uint16_t other_port_ = free_port();
   std::uint16_t resolver_port_ = free_port();
   FakeHost host_{path_};
   sys::UniqueFd stop_ = sys::make_event();
@@ -290,6 +302,120 @@ TEST_F(DoorsTest, TunnelIsHalfClosedEitherWay) {
   send_all(socket.get(), "late");
   shutdown(socket.get(), SHUT_WR);
   host_.finish();
+}
+
+// -- What breaks: neither side takes a part for the whole
+
+bool is_broken_off(int socket) {
+  pollfd entry{socket, 0, 0};
+  return poll(&entry, 1, 0) > 0 && (entry.revents & POLLHUP) != 0;
+}
+
+TEST_F(DoorsTest, TunnelThatTheHostBreaksOffIsResetForTheProgram) {
+  host_.set_serve([](int socket) { send_all(socket, "a part"); });
+  for (const bool by_proxy : {true, false}) {
+    const sys::UniqueFd socket = by_proxy ? proxy() : connect_tcp("127.65.0.7", port_);
+    if (by_proxy) send_all(socket.get(), "CONNECT a.test:443 HTTP/1.0\r\n\r\n");
+    EXPECT_THAT(receive_all(socket.get()), EndsWith("a part<reset>")) << by_proxy;
+  }
+  host_.set_serve([](int socket) {
+    receive(socket, "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"s.size());
+    send_all(socket, "HTTP/1.1 200 OK\r\n\r\na part");
+  });
+  const sys::UniqueFd socket = proxy();
+  send_all(socket.get(), "GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n");
+  EXPECT_THAT(receive_all(socket.get()), EndsWith("a part<reset>"));
+}
+
+TEST_F(DoorsTest, TunnelWhoseHostEndsItsDirectionEndsForTheProgram) {
+  host_.set_serve([](int socket) {
+    send_all(socket, "all of it");
+    shutdown(socket, SHUT_WR);
+    receive_all(socket);
+  });
+  const sys::UniqueFd socket = proxy();
+  send_all(socket.get(), "CONNECT a.test:443 HTTP/1.0\r\n\r\n");
+  EXPECT_THAT(receive_all(socket.get()), EndsWith("\r\n\r\nall of it"));
+}
+
+TEST_F(DoorsTest, ProgramThatBreaksOffIsNoEndForTheHost) {
+  std::promise<bool> ended;
+  host_.set_serve([&](int socket) {
+    receive_all(socket);
+    ended.set_value(is_broken_off(socket));
+  });
+  {
+    const sys::UniqueFd socket = proxy();
+    send_all(socket.get(), "CONNECT a.test:443 HTTP/1.0\r\n\r\n");
+    receive(socket.get(), "HTTP/1.1 200 Connection established\r\n\r\n"s.size());
+  }
+  EXPECT_FALSE(ended.get_future().get()) << "it closed, having said all";
+  std::promise<bool> broken;
+  host_.set_serve([&](int socket) {
+    receive_all(socket);
+    broken.set_value(is_broken_off(socket));
+  });
+  {
+    const sys::UniqueFd socket = proxy();
+    send_all(socket.get(), "CONNECT a.test:443 HTTP/1.0\r\n\r\na part");
+    receive(socket.get(), "HTTP/1.1 200 Connection established\r\n\r\n"s.size());
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  }
+  EXPECT_TRUE(broken.get_future().get());
+}
+
+// With a mark in the way of what comes behind it the doors would look at it all the time, too.
+TEST_F(DoorsTest, UrgentDataIsPassedOnAndHoldsNothingUp) {
+  host_.set_serve([](int socket) { send_all(socket, receive_all(socket)); });
+  const sys::UniqueFd socket = proxy();
+  send_all(socket.get(), "CONNECT a.test:443 HTTP/1.0\r\n\r\n");
+  receive(socket.get(), "HTTP/1.1 200 Connection established\r\n\r\n"s.size());
+  send_all(socket.get(), "before");
+  ASSERT_EQ(send(socket.get(), "!", 1, MSG_OOB | MSG_NOSIGNAL), 1);
+  send_all(socket.get(), "behind");
+  shutdown(socket.get(), SHUT_WR);
+  EXPECT_EQ(receive_all(socket.get()), "before!behind");
+}
+
+// -- What a program has in its own network
+
+sys::UniqueFd listen_everywhere(std::uint16_t port) {
+  sys::UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address = address_of("0.0.0.0", port);
+  EXPECT_EQ(bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(listen(socket.get(), 1), 0);
+  return socket;
+}
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST_F(DoorsTest, NameIsReachedAtThePortsThatNoProgramListensAt) {
+  sys::UniqueFd own = listen_everywhere(other_port_);
+  const std::string address = resolve("two.test");
+  EXPECT_THAT(address, StartsWith("127.64."));
+  const sys::UniqueFd socket = connect_tcp(address, one_port_);
+  ASSERT_TRUE(socket);
+  shutdown(socket.get(), SHUT_WR);
+  EXPECT_EQ(receive_all(socket.get()), "");
+  own.reset();
+  EXPECT_FALSE(connect_tcp(address, other_port_));
+  EXPECT_EQ(resolve("two.test"), address) << "its address stays its own";
+  EXPECT_TRUE(connect_tcp(address, other_port_)) << "asked for again it is there";
+}
+
+TEST_F(DoorsTest, NameWhosePortsAProgramHasIsAskedForAgainAndLeavesNothingOpen) {
+  sys::UniqueFd first = listen_everywhere(one_port_);
+  sys::UniqueFd second = listen_everywhere(other_port_);
+  EXPECT_EQ(resolve("two.test"), "code 2");
+  const std::size_t before = open_descriptors();
+  for (int turn = 0; turn < 100; ++turn) EXPECT_EQ(resolve("two.test"), "code 2");
+  EXPECT_EQ(open_descriptors(), before);
+  second.reset();
+  EXPECT_THAT(resolve("two.test"), StartsWith("127.64."));
 }
 
 TEST_F(DoorsTest, TunnelCarriesMuchBothWaysAtOnce) {

@@ -45,6 +45,7 @@ Flow::State Flow::pump(PipePool& pipes) {
       step = send_piped();
     } else if (source_ended_) {
       give_back_pipe(pipes);
+      if (is_end_ && !is_end_()) return state_ = State::failed;
       // The other end may have gone meanwhile, and then there is nobody to be told.
       shutdown(to_, SHUT_WR);
       return state_ = State::done;
@@ -99,20 +100,24 @@ Flow::Step Flow::read_filtered() {
 
 Flow::Step Flow::fill_pipe(PipePool& pipes) {
   if (!pipe_) pipe_ = pipes.take();
-  if (!pipe_) {
-    // No descriptor left: by hand, in smaller pieces.
-    std::array<char, 16 * 1024> buffer;
-    const ssize_t got = recv(from_, buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (got < 0) return after_error(wants_source_);
-    source_ended_ = got == 0;
-    queued_.append(buffer.data(), static_cast<std::size_t>(got));
-    return Step::went_on;
-  }
+  // No descriptor is left.
+  if (!pipe_) return read_by_hand();
   const ssize_t got = splice(from_, nullptr, pipe_->write.get(), nullptr, kAtOnce,
                              SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+  // Where it has come to the mark of urgent data it says that nothing is there, or that this is the
+  // end. Only recv goes past it; and what is there would be reported all the time.
+  if (got == 0 || (got < 0 && errno == EAGAIN)) return read_by_hand();
+  if (got < 0) return after_error(wants_source_);
+  piped_ = static_cast<std::size_t>(got);
+  return Step::went_on;
+}
+
+Flow::Step Flow::read_by_hand() {
+  std::array<char, 16 * 1024> buffer;
+  const ssize_t got = recv(from_, buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (got < 0) return after_error(wants_source_);
   source_ended_ = got == 0;
-  piped_ = static_cast<std::size_t>(got);
+  queued_.append(buffer.data(), static_cast<std::size_t>(got));
   return Step::went_on;
 }
 

@@ -45,7 +45,8 @@ class Flow {
   // it. With `end` the sink gets nothing behind that; nothing returned is what breaks the tunnel.
   using Filter = std::function<std::optional<std::string>(std::string_view bytes, bool& end)>;
 
-  // The sockets are borrowed and non-blocking. The process must ignore SIGPIPE.
+  // The sockets are borrowed and non-blocking. The process must ignore SIGPIPE. Urgent data moves
+  // like any other, where the source has SO_OOBINLINE.
   Flow(int from, int to) : from_(from), to_(to) {}
 
   // Goes before whatever the source says.
@@ -53,6 +54,11 @@ class Flow {
   // From now on bytes pass through it; none: they are spliced.
   void filter_by(Filter filter) { filter_ = std::move(filter); }
   bool filtered() const { return static_cast<bool>(filter_); }
+
+  // Asked once the source has ended and its bytes have gone, before the sink is told: whether that
+  // is the end. If not, the flow fails.
+  using EndCheck = std::function<bool()>;
+  void check_end_by(EndCheck check) { is_end_ = std::move(check); }
 
   // Moves what can be moved now, at most a quarter of a MiB, so that others get their turn.
   State pump(PipePool& pipes);
@@ -68,6 +74,7 @@ class Flow {
   Step send_piped();
   Step read_filtered();
   Step fill_pipe(PipePool& pipes);
+  Step read_by_hand();
   Step after_error(bool& waits_for);
   void give_back_pipe(PipePool& pipes);
 
@@ -77,6 +84,7 @@ class Flow {
   std::optional<PipePair> pipe_;
   std::size_t piped_ = 0;
   Filter filter_;
+  EndCheck is_end_;
   State state_ = State::moving;
   bool source_ended_ = false;
   bool wants_source_ = false;

@@ -20,16 +20,17 @@ std::string Resolver::answer(const DnsQuery& query) {
   if (query.type != kDnsTypeA && query.type != kDnsTypeAny) {
     return encode_dns_answer(query, DnsCode::no_error);
   }
-  auto given = names_.give(query.name);
-  if (given && given->fresh && !listen_(query.name, given->address)) {
-    names_.take_back(query.name);
-    given.reset();
-  }
-  if (!given) {
+  const std::optional<Ipv4Bytes> address = names_.give(query.name);
+  if (!address) {
     return encode_dns_answer(query, DnsCode::server_failure, std::nullopt,
                              "this sandbox has no more addresses for names; use its proxy");
   }
-  return encode_dns_answer(query, DnsCode::no_error, given->address);
+  if (!listen_(query.name, *address)) {
+    return encode_dns_answer(
+        query, DnsCode::server_failure, std::nullopt,
+        "a program of this sandbox listens at the ports of it, or at too many");
+  }
+  return encode_dns_answer(query, DnsCode::no_error, *address);
 }
 
 }  // namespace casemate::guest

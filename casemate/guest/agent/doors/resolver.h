@@ -17,7 +17,7 @@ namespace casemate::guest {
 
 class Resolver {
  public:
-  // Makes the listeners at a name's new address; false when that cannot be had.
+  // Makes the listeners at a name's address that are not there yet; false when there is none.
   using Listen = std::function<bool(const std::string& name, const Ipv4Bytes& address)>;
 
   // Told of a name that was asked for and is not known.

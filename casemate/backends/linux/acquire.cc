@@ -160,11 +160,13 @@ guest::AgentSandboxParts LinuxBackend::Impl::parts_of(
     if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
     return std::move(*connection);
   };
-  parts.account = [held, use,
+  // The doors are with the call's programs, and none of them.
+  const std::uint64_t own_processes = record.egress == Egress::allowlist ? 1 : 0;
+  parts.account = [held, use, own_processes,
                    layout = held_part(record.groups, record.ungrouped)](std::string_view call) {
     return std::make_shared<LinuxCallAccounting>(
         layout, held->record.id, std::string(call),
-        CallBounds{.pids = held->record.pids,
+        CallBounds{.pids = held->record.pids + own_processes,
                    .cpu_seconds = held->record.cpu_seconds,
                    .cpu_millis = held->record.cpu_millis},
         std::shared_ptr<const UniqueFd>(held, &held->directory), use);

@@ -87,9 +87,9 @@ class Place {
   // -- In the child that becomes a program or a file server ------------------------------------
 
   // Moves the calling process, about to become a program, into the accounting groups of its call:
-  // open `cgroup.procs` files, or `tasks` of version 1. Only programs belong there, so that what
-  // bounds them never bounds the process that has to end them. Async-signal-safe. Returns 0 or an
-  // errno.
+  // open `cgroup.procs` files, or `tasks` of version 1. Only programs belong there, and what works
+  // for them alone, so that what bounds them never bounds the process that has to end them.
+  // Async-signal-safe. Returns 0 or an errno.
   virtual int join_groups(std::span<const int> groups) noexcept;
 
   // Becomes the program's user for good: ids, groups, every capability set and the bounding set

@@ -12,9 +12,12 @@
 
 namespace casemate::guest {
 
-int run_doors(Doors& doors, sys::UniqueFd parent_alive, Place& place) noexcept try {
+int run_doors(Doors& doors, std::span<const int> groups, sys::UniqueFd parent_alive,
+              Place& place) noexcept try {
   static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
   prctl(PR_SET_NAME, "casemate-doors");
+  // Before it serves anybody.
+  if (place.join_groups(groups) != 0) return 1;
   // Two for each tunnel, four more while it is held up both ways, and one a listener.
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {

@@ -161,9 +161,10 @@ class CallProcess {
     if (pid < 0) sys::throw_errno("cloning the doors");
     if (pid == 0) {
       control_.reset();
-      groups_.clear();
       budget_.reset();
-      _exit(run_doors(doors, std::move(self_), place_));
+      std::vector<int> groups;
+      for (const sys::UniqueFd& group : groups_) groups.push_back(group.get());
+      _exit(run_doors(doors, groups, std::move(self_), place_));
     }
     keep_child(pid, /*stays=*/false);
     return doors.proxy_port();

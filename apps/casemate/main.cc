@@ -1,9 +1,11 @@
 // The command line: finds the verb, hands it its line, reports what it throws.
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <exception>
 #include <span>
 #include <string>
@@ -20,6 +22,7 @@
 #include "apps/casemate/version.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
+#include "casemate/sys/rlimits.h"
 
 namespace casemate::app {
 
@@ -109,6 +112,16 @@ int run_line(Words words) {
   }
 }
 
+// For connections of programs, of which each takes several. What shells give is 1,024, for the sake
+// of programs that use select(2); what we start inherits more, but sandboxes, which have limits of
+// their own.
+void raise_descriptor_limit() {
+  constexpr std::uint64_t kEnough = 20 * 1024;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kEnough) return;
+  sys::set_limit_as_near(RLIMIT_NOFILE, kEnough, limit.rlim_max);
+}
+
 }  // namespace
 
 std::vector<const VerbSpec*> all_verbs() {
@@ -122,6 +135,7 @@ std::vector<const VerbSpec*> all_verbs() {
 
 int main(int argc, char** argv) {
   casemate::app::prepare_standard_streams();
+  casemate::app::raise_descriptor_limit();
   // A caller may start a program with no words at all, not even its name.
   const int skipped = argc > 0 ? 1 : 0;
   return casemate::app::run_line({argv + skipped, argv + argc});

@@ -7,6 +7,7 @@ and servers that write down who came. Ends when its standard input does.
 
 import http.server
 import os
+import resource
 import socket
 import socketserver
 import ssl
@@ -91,6 +92,15 @@ class Shouting(socketserver.StreamRequestHandler):
             self.wfile.write(line.upper())
 
 
+class BreakingOff(socketserver.StreamRequestHandler):
+    """Answers a line with a part, and with a reset in place of the rest."""
+
+    def handle(self):
+        self.wfile.write(b"a part of " + self.rfile.readline())
+        self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.request.close()
+
+
 class Threads(socketserver.ThreadingTCPServer):
     allow_reuse_address = daemon_threads = True
     request_queue_size = 1024
@@ -106,6 +116,8 @@ def begin(server):
 
 def main():
     directory = Path(sys.argv[1])
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     for command in (["ip", "link", "set", "lo", "up"], *(["ip", "address", "add", address, "dev", "lo"]
                     for address in (PUBLIC + "/32", PRIVATE + "/32", PUBLIC6 + "/128"))):
         subprocess.run(command, check=True)
@@ -126,6 +138,7 @@ def main():
         begin(server)
     begin(Threads6((PUBLIC6, 80), web_handler(web, log, f"[{PUBLIC6}]:80")))
     begin(Threads((PUBLIC, 5432), Shouting))
+    begin(Threads((PUBLIC, 5433), BreakingOff))
     print("ready", flush=True)
     sys.stdin.read()
 

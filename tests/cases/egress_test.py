@@ -482,6 +482,19 @@ class WithoutAWorld(Case):
         expected.update({name.lower(): value for name, value in list(expected.items())})
         self.assertEqual(found, expected)
 
+    def test_the_doors_are_none_of_the_processes_that_a_call_may_have(self):
+        program = """
+import subprocess
+held = []
+try:
+    while len(held) < 20: held.append(subprocess.Popen(["sleep", "60"]))
+except OSError: pass
+print(len(held))
+"""
+        closed, listed = (self.run_json(program, "--pids", "8", *more).json["stdout"] for more in ([], ["--allow", "a.test"]))
+        self.assertRegex(closed, r"^[1-7]\n$")
+        self.assertEqual(listed, closed)
+
     def test_a_listed_address_is_reached_even_when_it_is_loopback(self):
         """By any user, without a name server: what the operator wrote is meant."""
         import http.server

@@ -115,6 +115,7 @@ std::string LinuxPlace::socket_directory(std::string_view /*id*/) const { return
 
 void LinuxPlace::enter_call_network(const std::vector<std::string>& addresses) {
   enter_network(addresses);
+  has_doors_ = true;
 }
 
 void LinuxPlace::seal_sockets() {
@@ -194,8 +195,10 @@ Place::DiskFull LinuxPlace::disk_full() const noexcept {
 
 int LinuxPlace::limit_processes() const noexcept {
   if (config_.processes == 0) return 0;
-  // The kernel counts by user: with one for all, the agent, the call and the exec-init as well.
-  return set_limit(RLIMIT_NPROC, config_.processes + (config_.one_id ? 3 : 0));
+  // The kernel counts by user: the doors, and with one for all the agent, the call and the
+  // exec-init as well.
+  return set_limit(RLIMIT_NPROC,
+                   config_.processes + (config_.one_id ? 3 : 0) + (has_doors_ ? 1 : 0));
 }
 
 // By trying, as a program's user: a first process, which has the place of the program that ended,

@@ -66,6 +66,8 @@ class LinuxPlace final : public Place {
   sys::UniqueFd quota_;
   // The call process, for its children to notice its end.
   sys::UniqueFd self_;
+  // Of the call: a process of the programs' user beside them.
+  bool has_doors_ = false;
   // Of an exec; none where the kernel has no Landlock that serves.
   sys::UniqueFd landlock_;
 };

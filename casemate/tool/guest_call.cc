@@ -67,7 +67,8 @@ void GuestCall::report(bool lived) noexcept {
   try {
     const std::string reason =
         fmt::format("the end of everything in the call could not be shown; its sandbox {} {}",
-                    escape_for_display(sandbox_id_), lived ? "was disposed" : "was gone already");
+                    escape_for_display(sandbox_id_),
+                    lived ? "was disposed" : "was gone already, or could not be ended");
     write_log(owner_.log, LogLevel::error,
               fmt::format("{}: {}: {}", escape_for_display(owner_.tool),
                           escape_for_display(call_->directory()), reason));

@@ -1,9 +1,11 @@
 // Who ends a sandbox, and when another takes its place.
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -106,6 +108,9 @@ TEST_F(LinuxLifecycle, ListAttachAndDisposeById) {
   EXPECT_EQ(records[0].memory_bytes > 0, control_groups_are_had()) << "or it cannot be told";
   const auto attached = another_backend()->attach(key(), "test", {});
   EXPECT_EQ(attached->info().id, own->info().id);
+  expect_agent_first(*own);
+  expect_agent_first(*attached);
+  EXPECT_EQ(attached->first_process(), own->first_process());
   EXPECT_EQ(attached->exec(shell("echo alive"), {}).stdout, "alive\n");
   expect_refusal<NoSuchSandbox>([&] { backend().attach(key(), "none", {}); }, "none");
   EXPECT_FALSE(backend().dispose_id("0000"));
@@ -134,6 +139,29 @@ TEST_F(LinuxLifecycle, ASandboxThatCannotBeEndedDoesNotKeepTheOthersOfItsScope) 
   fs::remove(lock);
   fs::rename(state() / "kept", lock);
   EXPECT_EQ(watched.dispose_scope("scope", "thread"), 1);
+}
+
+TEST_F(LinuxLifecycle, ADisposalCountsNoSandboxWhoseEndIsNotSeen) {
+  std::vector<std::string> lines;
+  LinuxBackend watched({.state_dir = state(),
+                        .log = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
+  const auto own = watched.acquire(key(), spec(), {});
+  const int agent = own->first_process().value();
+  std::ifstream status("/proc/" + std::to_string(agent) + "/status");
+  pid_t keeper = -1;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("PPid:")) keeper = std::stoi(line.substr(5));
+  }
+  ASSERT_GT(keeper, 1);
+  ASSERT_EQ(kill(keeper, SIGSTOP), 0);
+  // Nobody can find the agent any more, and the keeper that has it says nothing.
+  fs::remove(sandbox_directories().at(0) / "lease.sock");
+  EXPECT_FALSE(watched.dispose_id(own->info().id));
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find(own->info().id), std::string::npos) << lines[0];
+  EXPECT_EQ(kill(agent, 0), 0);
+  kill(keeper, SIGCONT);
+  EXPECT_TRUE(wait_until_gone(agent));
 }
 
 TEST_F(LinuxLifecycle, DisposingByIdLeavesTheSuccessorAndOtherKindsAlone) {

@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <sstream>
+#include <string>
 
 #include "casemate/backends/linux/group_detection.h"
 #include "casemate/backends/linux/state_directory.h"
@@ -228,6 +230,23 @@ std::shared_ptr<Sandbox> LinuxTest::acquire(const SandboxKey& sandbox_key,
   auto made = backend().acquire(sandbox_key, sandbox_spec, {});
   ids_.insert(made->info().id);
   return made;
+}
+
+void LinuxTest::expect_agent_first(const Sandbox& sandbox) {
+  const std::optional<int> first = sandbox.first_process();
+  ASSERT_TRUE(first);
+  const auto status_of = [](int pid) {
+    std::map<std::string, std::string> status;
+    std::ifstream lines("/proc/" + std::to_string(pid) + "/status");
+    for (std::string line; std::getline(lines, line);) {
+      const auto colon = line.find(":\t");
+      if (colon != line.npos) status[line.substr(0, colon)] = line.substr(colon + 2);
+    }
+    return status;
+  };
+  auto agent = status_of(*first);
+  EXPECT_TRUE(agent["NSpid"].ends_with("\t1")) << agent["NSpid"];
+  EXPECT_EQ(status_of(std::stoi("0" + agent["PPid"]))["Name"], "casemate-keeper");
 }
 
 }  // namespace casemate::linux_tests

@@ -77,6 +77,9 @@ class LinuxTest : public testing::Test {
   ExecResult run(const ExecRequest& request) { return sandbox().exec(request, {}); }
   // What a shell line or Python program prints; it must exit with 0.
   std::string output(const ExecRequest& request);
+  // Expects that what it calls its first process is the agent: process 1 of a pid namespace, made
+  // by a keeper.
+  static void expect_agent_first(const Sandbox& sandbox);
   // Remembers it for TearDown's look at the leftovers.
   std::shared_ptr<Sandbox> acquire(const SandboxKey& sandbox_key, const SandboxSpec& sandbox_spec);
 

@@ -36,6 +36,7 @@ TEST_F(WarmPoolTest, AReadySandboxBecomesTheOneOfWhoeverComesFirst) {
   bool found = false;
   for (const SandboxRecord& record : ready) found |= record.id == sandbox->info().id;
   EXPECT_TRUE(found) << "it was made before it was asked for";
+  expect_agent_first(*sandbox);
   for (const SandboxRecord& record : backend().list()) {
     if (record.id == sandbox->info().id) {
       EXPECT_EQ(record.key, key("second"));

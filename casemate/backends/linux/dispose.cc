@@ -35,7 +35,7 @@ int LinuxBackend::Impl::dispose_where(const std::function<bool(const Record&)>& 
       if (end_wanted(digest, wanted)) ++ended;
     }
     held_.drop_dead();
-    sweep(/*everything=*/true);
+    sweep(/*everything=*/false);
   } catch (const std::exception& error) {
     write_log(options_.log, LogLevel::warning,
               fmt::format("linux: ending sandboxes: {}", error.what()));
@@ -76,7 +76,7 @@ const ControlGroupLayout& LinuxBackend::Impl::groups_of(const Record& record) co
   return record.groups == ControlGroupLayout{} ? groups_.layout : record.groups;
 }
 
-// Under the key's lock. Returns whether it lived.
+// Under the key's lock. Returns whether it lived and is known to have ended.
 bool LinuxBackend::Impl::discard(const std::string& digest, const std::string& id) {
   const std::shared_ptr<const StateDirectory> kept = state();
   const StateDirectory& found = *kept;
@@ -96,14 +96,18 @@ bool LinuxBackend::Impl::discard(const std::string& digest, const std::string& i
   // Its own keeper ends it with one message, and removes all that belongs to it. What that leaves,
   // if the keeper is gone, is left to end() as for everybody else.
   bool lived = false;
+  bool ended = false;
   if (held && held->number) {
     lived = lease_holds(held->lease.get());
-    keeper_.give_up(*held->number);
+    ended = keeper_.give_up(*held->number);
   }
-  return end(found.trash(), id) || lived;
+  if (end(found.trash(), id)) return true;
+  if (lived && !ended) sys::throw_error(ETIMEDOUT, "hearing from the keeper that it has ended");
+  return lived;
 }
 
-// Ends the sandbox in that directory and removes all that belongs to it. Returns whether it lived.
+// Ends the sandbox in that directory and removes all that belongs to it. Returns whether it lived
+// and is known to have ended.
 bool LinuxBackend::Impl::end(int parent, const std::string& name) {
   const UniqueFd directory = open_sandbox(parent, name);
   if (!directory) return false;

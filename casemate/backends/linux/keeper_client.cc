@@ -191,14 +191,14 @@ std::string KeeperClient::identity() {
   return identity_;
 }
 
-void KeeperClient::give_up(std::uint64_t number) noexcept {
+bool KeeperClient::give_up(std::uint64_t number) noexcept {
   const std::lock_guard lock(mutex_);
-  give_up_locked(number);
+  return give_up_locked(number);
 }
 
-void KeeperClient::give_up_locked(std::uint64_t number) noexcept {
-  // Without a keeper of this process, or with a newer one, it is gone already.
-  if (!socket_ || owner_ != getpid()) return;
+bool KeeperClient::give_up_locked(std::uint64_t number) noexcept {
+  // Then what it had made ends with it. A newer one answers for a number that it does not know.
+  if (!socket_ || owner_ != getpid()) return false;
   try {
     const guest::GiveUpSandbox message{.number = number};
     sys::send_message(socket_.get(), {reinterpret_cast<const char*>(&message), sizeof message}, {},
@@ -207,8 +207,9 @@ void KeeperClient::give_up_locked(std::uint64_t number) noexcept {
     patience.deadline = std::chrono::steady_clock::now() + kGiveUpPatience;
     while (receive(number, patience).error != ECANCELED) {
     }
+    return true;
   } catch (const std::exception&) {
-    // Then the keeper ends it, or its own end does.
+    return false;  // the keeper ends it yet, or its own end does
   }
 }
 

@@ -41,14 +41,15 @@ class KeeperClient {
   std::string identity();
 
   // Ends the sandbox of that number and waits, a bounded time that `control` of its creation does
-  // not shorten, until nothing of it exists: a few milliseconds. Quiet where the keeper is gone.
-  void give_up(std::uint64_t number) noexcept;
+  // not shorten, until nothing of it exists: a few milliseconds. False where that is not known: the
+  // keeper is silent, or gone.
+  bool give_up(std::uint64_t number) noexcept;
 
  private:
   void start_if_needed();
   void reap_launcher();
   void hear_last_words();
-  void give_up_locked(std::uint64_t number) noexcept;
+  bool give_up_locked(std::uint64_t number) noexcept;
   guest::KeeperAnswer receive(std::uint64_t number, const CallControl& control);
 
   std::timed_mutex mutex_;

@@ -121,9 +121,9 @@ bool kill_agent(int directory) {
     throw;
   }
   // The number could have gone to another process before it was opened. Then the agent is dead and
-  // its sockets are closed, which a second connection shows.
-  if (!is_alive(directory)) return true;
-  sys::send_signal(process.get(), SIGKILL);
+  // its sockets are closed, which a second connection shows; so they are where it is just ending,
+  // and its end is waited for, in vain should it be another after all.
+  if (is_alive(directory)) sys::send_signal(process.get(), SIGKILL);
   if (!sys::wait_ended(process.get(), std::chrono::steady_clock::now() + kPatience)) {
     sys::throw_error(ETIMEDOUT, "waiting for a sandbox's agent to end");
   }

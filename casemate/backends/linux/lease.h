@@ -32,7 +32,7 @@ std::optional<int> agent_of(int directory) noexcept;
 bool is_alive(int directory);
 
 // Ends the agent, and with it every process of its sandbox, and waits until the kernel has reaped
-// them. Returns whether one lived. Throws `std::system_error`.
+// them. Returns whether one lived. Throws `std::system_error`, also when its end is not seen.
 bool kill_agent(int directory);
 
 }  // namespace casemate::linux_backend

@@ -173,6 +173,15 @@ for name, value in json.loads(os.environ["PROBE_VARIABLES"]).items():
               {{"PROBE_VARIABLES", json_of(host_environment())}});
 }
 
+void an_id_is_never_used_twice(Trial& trial) {
+  SandboxSpec spec = trial.spec();
+  spec.kind += "-by-id";
+  const std::string first = trial.id_of_one_that_is_disposed(spec);
+  const std::string second = trial.id_of_one_that_is_disposed(spec);
+  if (first != second) return;
+  throw Unmet("the ids of two sandboxes of a key, one after the other", "two ids", shown(first));
+}
+
 }  // namespace
 
 std::span<const Probe> isolation_process_probes() {
@@ -196,6 +205,10 @@ std::span<const Probe> isolation_process_probes() {
       {.id = "the-agent-outlives-signals",
        .sentence = "what serves the program is neither ended nor stopped by signals",
        .run = the_agent_outlives_signals,
+       .from = Isolation::os_process},
+      {.id = "an-id-is-never-used-twice",
+       .sentence = "the id of a sandbox that ended is not its successor's, which outlives it",
+       .run = an_id_is_never_used_twice,
        .from = Isolation::os_process},
       {.id = "no-descriptor-is-inherited",
        .sentence = "a program has its three streams open and nothing else",

@@ -67,6 +67,15 @@ void Trial::in_sandbox(const SandboxSpec& spec, const std::function<void(Call&)>
             [&](Sandbox&, Call& call) { act(call); });
 }
 
+std::string Trial::id_of_one_that_is_disposed(const SandboxSpec& spec) {
+  SandboxBackend& backend = parts_.subject.backend();
+  const std::string id = backend.acquire(parts_.key, spec, parts_.control)->info().id;
+  if (!backend.dispose_id(id)) {
+    throw Unmet("disposing of a live sandbox by its id", "that it ended", "that there was none");
+  }
+  return id;
+}
+
 void Trial::plant(const std::vector<Planted>& all) { parts_.subject.plant(call(), all, control()); }
 
 std::optional<std::string> Trial::look(const std::string& path) {

@@ -73,6 +73,10 @@ class Trial {
   // Runs `act` in a call of another sandbox under the run's key, which its kind tells apart.
   void in_sandbox(const SandboxSpec& spec, const std::function<void(Call&)>& act);
 
+  // Makes a sandbox under the run's key, if there is none, and disposes of it by its id, which it
+  // returns.
+  std::string id_of_one_that_is_disposed(const SandboxSpec& spec);
+
   // The working directory of the file operations on trial.
   const std::string& work() const { return work_; }
   // A sibling whose name begins with the working directory's, the place where nothing may be

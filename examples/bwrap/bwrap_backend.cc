@@ -15,6 +15,7 @@
 #include <system_error>
 #include <vector>
 
+#include "casemate/base/digest.h"
 #include "casemate/core/errors.h"
 #include "casemate/core/resource_match.h"
 #include "casemate/core/spec_match.h"
@@ -240,10 +241,12 @@ std::shared_ptr<Sandbox> BwrapBackend::acquire(const SandboxKey& key, const Sand
     kept.place.reset();
   }
   const bool reused = kept.place != nullptr;
-  if (!reused) kept = {std::make_shared<Place>(guest_program_), fingerprint};
+  if (!reused) {
+    kept = {std::make_shared<Place>(guest_program_), random_hex(12), fingerprint};
+  }
 
   guest::AgentSandboxParts parts;
-  parts.info = {.id = identity_digest(key, spec.kind),
+  parts.info = {.id = kept.id,
                 .backend = declared.name,
                 .isolation = Isolation::container,
                 .reused = reused,
@@ -263,7 +266,7 @@ int BwrapBackend::end_those(Picks picks) noexcept {
   const std::lock_guard lock(mutex_);
   int count = 0;
   for (auto each = kept_.begin(); each != kept_.end();) {
-    if (!picks(each->first)) {
+    if (!picks(*each)) {
       ++each;
       continue;
     }
@@ -278,18 +281,17 @@ int BwrapBackend::end_those(Picks picks) noexcept {
 }
 
 int BwrapBackend::dispose(const SandboxKey& key) noexcept {
-  return end_those([&](const auto& kept) { return kept.first == key; });
+  return end_those([&](const auto& kept) { return kept.first.first == key; });
 }
 
 int BwrapBackend::dispose_scope(std::string_view scope, std::string_view thread_id) noexcept {
   return end_those([&](const auto& kept) {
-    return kept.first.scope == scope && kept.first.thread_id == thread_id;
+    return kept.first.first.scope == scope && kept.first.first.thread_id == thread_id;
   });
 }
 
 bool BwrapBackend::dispose_id(std::string_view id) noexcept {
-  return end_those(
-             [&](const auto& kept) { return identity_digest(kept.first, kept.second) == id; }) > 0;
+  return end_those([&](const auto& kept) { return kept.second.id == id; }) > 0;
 }
 
 BackendProbe BwrapBackend::probe() {

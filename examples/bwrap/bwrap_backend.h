@@ -31,6 +31,8 @@ class BwrapBackend final : public casemate::SandboxBackend {
   class Place;
   struct Kept {
     std::shared_ptr<Place> place;
+    // Of this place alone: its successor under the same key has another.
+    std::string id;
     std::string fingerprint;
   };
   template <typename Picks>

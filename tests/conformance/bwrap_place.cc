@@ -139,14 +139,17 @@ class BwrapPlaces final : public SandboxBackend {
                                    const CallControl&) override {
     const std::string id = identity_digest(key, walls_.own_directory ? spec.kind : "one");
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<Place>& place = places_[{key, spec.kind}];
-    if (!place) place = std::make_shared<Place>(walls_, directory(id));
+    auto& [place, number] = places_[{key, spec.kind}];
+    if (!place) {
+      place = std::make_shared<Place>(walls_, directory(id));
+      number = walls_.own_ids ? std::to_string(++made_) : "";
+    }
     guest::AgentSandboxParts parts;
-    parts.info.id = identity_digest(key, spec.kind);
+    parts.info.id = identity_digest(key, spec.kind) + number;
     parts.info.backend = "walls";
     parts.info.isolation = Isolation::container;
     parts.info.work_dir = "/workspace";
-    parts.connect = [place](const CallControl&) { return place->connect(); };
+    parts.connect = [place = place](const CallControl&) { return place->connect(); };
     // A broken guest is not waited for as long as a working one.
     parts.timing = {.silence = std::chrono::seconds(10),
                     .backstop = std::chrono::seconds(5),
@@ -168,7 +171,7 @@ class BwrapPlaces final : public SandboxBackend {
   bool dispose_id(std::string_view id) noexcept override {
     const std::lock_guard lock(mutex_);
     return std::erase_if(places_, [&](const auto& each) {
-             return identity_digest(each.first.first, each.first.second) == id;
+             return identity_digest(each.first.first, each.first.second) + each.second.second == id;
            }) > 0;
   }
 
@@ -190,7 +193,10 @@ class BwrapPlaces final : public SandboxBackend {
   const Walls walls_;
   std::string root_;
   std::mutex mutex_;
-  std::map<std::pair<SandboxKey, std::string>, std::shared_ptr<Place>> places_;
+  // With what follows the digest in its id.
+  std::map<std::pair<SandboxKey, std::string>, std::pair<std::shared_ptr<Place>, std::string>>
+      places_;
+  int made_ = 0;
 };
 
 constexpr sock_filter statement(unsigned code, std::size_t value) {

@@ -35,6 +35,8 @@ struct Walls {
   std::vector<sock_filter> filter{};
   // Whether each sandbox has a directory of its own on the host.
   bool own_directory = true;
+  // Whether a sandbox has another id than the one before it under its key.
+  bool own_ids = true;
 };
 
 // Declares the rung container, and no bound but on time. For root.

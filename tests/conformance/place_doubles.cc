@@ -149,6 +149,8 @@ void file_holes(Doubles& all, const std::string& scratch) {
   });
   all.walls("keeps all sandboxes in one directory",
             [](Walls& walls) { walls.own_directory = false; });
+  all.walls("calls the next sandbox of a key as the one before",
+            [](Walls& walls) { walls.own_ids = false; });
   all.walls("lets programs write beside the image",
             [](Walls& walls) { add(walls.more, {"--dir", "/etc"}); });
 }

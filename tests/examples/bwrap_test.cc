@@ -117,6 +117,9 @@ TEST_F(Bwrap, DisposesBusyOrNotAndOnlyWhatWasNamed) {
   EXPECT_THROW(process->wait({}), SandboxUnavailable);
   EXPECT_THROW(sandbox->open_call({}, {}), SandboxUnavailable);
   EXPECT_EQ(printed(*other, "echo lives"), "lives\n");
+  const auto successor = backend_->acquire(key(), spec(), {});
+  EXPECT_FALSE(backend_->dispose_id(sandbox->info().id)) << "no id is used twice";
+  EXPECT_TRUE(backend_->dispose_id(successor->info().id));
   EXPECT_EQ(backend_->dispose_scope("scope", "thread"), 1);
   EXPECT_EQ(backend_->dispose(key()), 0);
 }

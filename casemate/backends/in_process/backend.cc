@@ -1,5 +1,6 @@
 #include "casemate/backends/in_process/backend.h"
 
+#include <string>
 #include <utility>
 
 #include "casemate/backends/in_process/state.h"
@@ -32,20 +33,29 @@ std::shared_ptr<Sandbox> InProcessSandboxBackend::acquire(const SandboxKey& key,
   check_spec(spec);
   check_control(control, "acquire");
   bool reused = false;
+  std::string id;
   {
     const std::lock_guard lock(mutex_);
-    reused = !live_.emplace(key, spec.kind).second;
+    const std::pair identity(key, spec.kind);
+    const auto [at, fresh] = live_.try_emplace(identity);
+    reused = !fresh;
+    if (fresh) {
+      const int number = ++made_[identity];
+      at->second = identity_digest(key, spec.kind);
+      if (number > 1) at->second += "-" + std::to_string(number);
+    }
+    id = at->second;
     keys_.push_back(key);
     specs_.push_back(spec);
   }
-  sandbox_->serve(options_.declarations, key, spec, reused);
+  sandbox_->serve(options_.declarations, std::move(id), spec, reused);
   return sandbox_;
 }
 
 int InProcessSandboxBackend::dispose(const SandboxKey& key) noexcept {
   const std::lock_guard lock(mutex_);
   disposed_.push_back(key);
-  std::erase_if(live_, [&](const auto& each) { return each.first == key; });
+  std::erase_if(live_, [&](const auto& each) { return each.first.first == key; });
   return options_.purge_count;
 }
 
@@ -54,7 +64,7 @@ int InProcessSandboxBackend::dispose_scope(std::string_view scope,
   const std::lock_guard lock(mutex_);
   purged_.emplace_back(scope, thread_id);
   std::erase_if(live_, [&](const auto& each) {
-    return each.first.scope == scope && each.first.thread_id == thread_id;
+    return each.first.first.scope == scope && each.first.first.thread_id == thread_id;
   });
   return options_.purge_count;
 }
@@ -62,9 +72,7 @@ int InProcessSandboxBackend::dispose_scope(std::string_view scope,
 bool InProcessSandboxBackend::dispose_id(std::string_view id) noexcept {
   const std::lock_guard lock(mutex_);
   disposed_ids_.emplace_back(id);
-  return std::erase_if(live_, [&](const auto& each) {
-           return identity_digest(each.first, each.second) == id;
-         }) > 0;
+  return std::erase_if(live_, [&](const auto& each) { return each.second == id; }) > 0;
 }
 
 BackendProbe InProcessSandboxBackend::probe() {

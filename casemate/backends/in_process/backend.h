@@ -1,9 +1,9 @@
 #pragma once
 
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -73,8 +73,9 @@ class InProcessSandboxBackend final : public SandboxBackend {
   std::vector<std::string> disposed_ids_;
   std::vector<std::pair<std::string, std::string>> purged_;
   int probes_ = 0;
-  // Key and kind of what was acquired and not disposed since.
-  std::set<std::pair<SandboxKey, std::string>> live_;
+  // By key and kind: the ids of what was acquired and not disposed since, and how many there were.
+  std::map<std::pair<SandboxKey, std::string>, std::string> live_;
+  std::map<std::pair<SandboxKey, std::string>, int> made_;
 };
 
 }  // namespace casemate::in_process

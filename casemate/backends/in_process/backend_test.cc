@@ -112,6 +112,18 @@ TEST(InProcessBackend, KnowsASandboxThatIsUsedAgain) {
   EXPECT_TRUE(reused(a_key(), a_spec()));
 }
 
+TEST(InProcessBackend, NeverUsesAnIdTwice) {
+  InProcessSandboxBackend backend;
+  const auto id = [&] { return backend.acquire(a_key(), a_spec(), {})->info().id; };
+  const std::string first = id();
+  EXPECT_EQ(id(), first);
+  EXPECT_TRUE(backend.dispose_id(first));
+  const std::string second = id();
+  EXPECT_NE(second, first);
+  EXPECT_FALSE(backend.dispose_id(first)) << "its successor is another";
+  EXPECT_TRUE(backend.dispose_id(second));
+}
+
 TEST(InProcessBackend, RefusesOperationsThatItDoesNotDeclare) {
   const auto sandbox_with = [](CapabilitySet capabilities) {
     BackendDeclarations declared = default_declarations();

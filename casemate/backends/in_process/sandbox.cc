@@ -125,7 +125,7 @@ InProcessSandbox::InProcessSandbox(InProcessSandboxOptions options)
 
 InProcessSandbox::~InProcessSandbox() = default;
 
-void InProcessSandbox::serve(const BackendDeclarations& declared, const SandboxKey& key,
+void InProcessSandbox::serve(const BackendDeclarations& declared, std::string id,
                              const SandboxSpec& spec, bool reused) {
   if (!state_->store.contains(spec.work_dir)) {
     state_->store.put(spec.work_dir, EntryKind::directory);
@@ -133,7 +133,7 @@ void InProcessSandbox::serve(const BackendDeclarations& declared, const SandboxK
   const std::lock_guard lock(state_->mutex);
   state_->capabilities = declared.capabilities;
   state_->host_tool_transport = declared.host_tool_transport;
-  state_->info = {.id = identity_digest(key, spec.kind),
+  state_->info = {.id = std::move(id),
                   .backend = declared.name,
                   .isolation = declared.isolation.value_or(Isolation::process),
                   .reused = reused,

@@ -128,10 +128,10 @@ class InProcessSandbox final : public Sandbox {
   std::vector<SandboxEntry> list_dir(std::string_view path, std::string_view working_directory,
                                      const CallControl& control) override;
 
-  // Takes on the role of the sandbox of that key and spec: what `info` says, where calls get their
+  // Takes on the role of a sandbox of that id and spec: what `info` says, where calls get their
   // directories, and that capabilities which are not declared are refused. Before the first one
   // everything is allowed and calls lie under /workspace.
-  void serve(const BackendDeclarations& declared, const SandboxKey& key, const SandboxSpec& spec,
+  void serve(const BackendDeclarations& declared, std::string id, const SandboxSpec& spec,
              bool reused);
 
   Store& store();

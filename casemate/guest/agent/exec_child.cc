@@ -42,9 +42,11 @@ void reset_signals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// The kernel's first choice when memory runs out; may fail where /proc is read-only. The files in
-// /proc of a process that is not dumpable belong to the machine's root, not to a user namespace's:
-// so it is dumpable for a moment, when nobody who could use that is in its pid namespace yet.
+// The kernel's first choice when memory runs out, unless the program lowers it again: without
+// CAP_SYS_RESOURCE there is no floor but what the agent has itself, and then the kernel goes by
+// size, which is the program's too. May fail where /proc is read-only. The files in /proc of a
+// process that is not dumpable belong to the machine's root, not to a user namespace's: so it is
+// dumpable for a moment, when nobody who could use that is in its pid namespace yet.
 void raise_oom_score() {
   prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
   const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -99,6 +101,8 @@ pid_t start_program(const ProgramImage& image, const ChildDescriptors& descripto
   // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork): what it warns of is meant.
   const pid_t pid = vfork();
   if (pid == 0) become_program(image, descriptors, place);
+  // The memory was shared, and a change of user sets it to fs.suid_dumpable.
+  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   return pid;
 }
 

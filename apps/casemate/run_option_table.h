@@ -76,8 +76,7 @@ inline constexpr auto kRunOptions = std::to_array<OptionSpec>({
      "--host-tool-timeout 5", ValueForm::number},
     {"--require-declared", "", kOnce, "off",
      "refuse host tools that do not declare source, sink and identity, which those of --host-tool "
-     "never "
-     "do",
+     "never do",
      "--require-declared"},
     {"--timeout", "SECONDS", kOnce, "120",
      "the program's time, from its start; may be fractional; at most 604800", "--timeout 2.5",

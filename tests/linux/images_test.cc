@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/linux/copied_program.h"
 #include "tests/linux/linux_test.h"
 #include "tests/support/expect_refusal.h"
 #include "tests/support/scratch.h"
@@ -34,26 +35,8 @@ class LinuxImages : public LinuxTest {
 
   // This machine's, with the libraries they need.
   void give_it_a_shell() {
-    for (const char* path : {"/bin/sh", "/bin/ls", "/bin/cat", "/usr/bin/wc"}) copy_program(path);
-  }
-  void copy_program(const std::string& path) {
-    const fs::path target = root() / "usr/bin" / fs::path(path).filename();
-    fs::create_directories(target.parent_path());
-    fs::copy_file(fs::canonical(path), target, fs::copy_options::skip_existing);
-    FILE* lines = popen(("ldd " + path).c_str(), "re");
-    ASSERT_NE(lines, nullptr);
-    char line[512];
-    while (std::fgets(line, sizeof line, lines) != nullptr) {
-      const std::string text = line;
-      const auto from = text.find('/');
-      if (from == text.npos) continue;
-      const std::string library = text.substr(from, text.find(' ', from) - from);
-      const std::string below = library.starts_with("/usr/") ? library : "/usr" + library;
-      const fs::path copy = root() / below.substr(1);
-      fs::create_directories(copy.parent_path());
-      fs::copy_file(fs::canonical(library), copy, fs::copy_options::skip_existing);
-    }
-    pclose(lines);
+    for (const char* path : {"/bin/sh", "/bin/ls", "/bin/cat", "/usr/bin/wc"})
+      copy_program(path, root());
   }
 
   SandboxSpec of_image() const {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "casemate/sys/unique_fd.h"
+#include "tests/linux/copied_program.h"
 #include "tests/linux/warm_pool.h"
 #include "tests/support/scratch.h"
 
@@ -133,29 +134,9 @@ class WarmPoolOfADirectory : public LinuxTest {
     for (const char* name : {"bin", "lib", "lib64"}) {
       fs::create_directory_symlink(std::string("usr/") + name, root() / name);
     }
-    for (const char* path : {"/bin/sh", "/bin/ls"}) copy_program(path);
+    for (const char* path : {"/bin/sh", "/bin/ls"}) copy_program(path, root());
     // So that what is shown is the directory, and not copies of a few files.
     for (int i = 0; i < 40; ++i) std::ofstream(root() / "usr/bin" / std::to_string(i)) << "x";
-  }
-
-  void copy_program(const std::string& path) {
-    const fs::path target = root() / "usr/bin" / fs::path(path).filename();
-    fs::create_directories(target.parent_path());
-    fs::copy_file(fs::canonical(path), target);
-    FILE* lines = popen(("ldd " + path).c_str(), "re");
-    ASSERT_NE(lines, nullptr);
-    char line[512];
-    while (std::fgets(line, sizeof line, lines) != nullptr) {
-      const std::string text = line;
-      const auto from = text.find('/');
-      if (from == text.npos) continue;
-      const std::string library = text.substr(from, text.find(' ', from) - from);
-      const std::string below = library.starts_with("/usr/") ? library : "/usr" + library;
-      const fs::path copy = root() / below.substr(1);
-      fs::create_directories(copy.parent_path());
-      fs::copy_file(fs::canonical(library), copy, fs::copy_options::skip_existing);
-    }
-    pclose(lines);
   }
 
   Scratch scratch_;

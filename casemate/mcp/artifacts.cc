@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
 
 #include "casemate/base/digest.h"
 
@@ -24,28 +24,37 @@ std::string percent_encoded(std::string_view name) {
   return encoded;
 }
 
-std::optional<std::uint64_t> read_cursor(const std::string& cursor) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(cursor.data(), cursor.data() + cursor.size(), number);
-  if (error != std::errc{} || end != cursor.data() + cursor.size()) return std::nullopt;
-  return number;
+constexpr std::string_view kBefore = "casemate://artifact/";
+constexpr std::size_t kRandomBytes = 16;
+
+std::string_view random_part(std::string_view uri) {
+  return uri.substr(kBefore.size(), 2 * kRandomBytes);
 }
 
 }  // namespace
 
 std::string ArtifactRegistry::publish(const LandedArtifact& artifact, const Owner& owner) {
   PublishedArtifact published{
-      fmt::format("casemate://artifact/{}/{}", random_hex(16), percent_encoded(artifact.name)),
+      fmt::format("{}{}/{}", kBefore, random_hex(kRandomBytes), percent_encoded(artifact.name)),
       artifact, owner};
   std::string uri = published.uri;
   const std::lock_guard lock(mutex_);
   numbers_.emplace(uri, ++last_);
   by_number_.emplace(last_, std::move(published));
-  if (by_number_.size() > kMaxKept) {
-    numbers_.erase(by_number_.begin()->second.uri);
-    by_number_.erase(by_number_.begin());
-  }
+  ++counts_[owner.identity];
+  if (by_number_.size() > kMaxKept) forget_one();
   return uri;
+}
+
+void ArtifactRegistry::forget_one() {
+  const auto most =
+      std::ranges::max_element(counts_, {}, [](const auto& entry) { return entry.second; });
+  const auto oldest = std::ranges::find_if(by_number_, [&most](const auto& entry) {
+    return entry.second.owner.identity == most->first;
+  });
+  numbers_.erase(oldest->second.uri);
+  by_number_.erase(oldest);
+  if (--most->second == 0) counts_.erase(most);
 }
 
 std::optional<PublishedArtifact> ArtifactRegistry::find(std::string_view uri,
@@ -60,24 +69,28 @@ std::optional<PublishedArtifact> ArtifactRegistry::find(std::string_view uri,
 
 std::optional<ArtifactRegistry::Page> ArtifactRegistry::list(
     const Owner& owner, bool by_identity, const std::optional<std::string>& cursor) const {
+  const auto is_theirs = [&](const Owner& whose) {
+    return whose.identity == owner.identity && (by_identity || whose.peer == owner.peer);
+  };
+  const std::lock_guard lock(mutex_);
   std::uint64_t behind = 0;
   if (cursor) {
-    const auto number = read_cursor(*cursor);
-    if (!number) return std::nullopt;
-    behind = *number;
+    // The addresses are in order, so that those of one random part stand together.
+    const auto found = numbers_.lower_bound(std::string(kBefore) + *cursor + '/');
+    if (found == numbers_.end() || random_part(found->first) != *cursor ||
+        !is_theirs(by_number_.at(found->second).owner)) {
+      return std::nullopt;
+    }
+    behind = found->second;
   }
-  const std::lock_guard lock(mutex_);
-  if (behind > last_) return std::nullopt;
   Page page;
   for (auto at = by_number_.upper_bound(behind); at != by_number_.end(); ++at) {
-    const Owner& whose = at->second.owner;
-    if (whose.identity != owner.identity || (!by_identity && whose.peer != owner.peer)) continue;
+    if (!is_theirs(at->second.owner)) continue;
     if (page.artifacts.size() == kPage) {
-      page.cursor = fmt::format("{}", behind);
+      page.cursor = random_part(page.artifacts.back().uri);
       break;
     }
     page.artifacts.push_back(at->second);
-    behind = at->first;
   }
   return page;
 }

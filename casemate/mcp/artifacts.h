@@ -32,7 +32,8 @@ struct PublishedArtifact {
 // May be used from several threads.
 class ArtifactRegistry {
  public:
-  // Of the newest so many; older ones are forgotten, and their addresses lead nowhere.
+  // Over so many, of all callers, the oldest of the identity that has most is forgotten: its
+  // address leads nowhere. So one who lands much does not push out what others landed.
   static constexpr std::size_t kMaxKept = 4096;
   static constexpr std::size_t kPage = 100;
 
@@ -47,16 +48,21 @@ class ArtifactRegistry {
     // For the next page; absent at the end.
     std::optional<std::string> cursor;
   };
-  // In the order in which they landed: those of the identity, or of the one peer. Absent for a
-  // cursor that was never given.
+  // In the order in which they landed: those of the identity, or of the one peer. A cursor is the
+  // random part of an address that was on the page before, and so tells nothing of others. Absent
+  // for one that was never given, or whose artifact has been forgotten since.
   std::optional<Page> list(const Owner& owner, bool by_identity,
                            const std::optional<std::string>& cursor) const;
 
  private:
+  void forget_one();
+
   mutable std::mutex mutex_;
   std::uint64_t last_ = 0;
   std::map<std::uint64_t, PublishedArtifact> by_number_;
   std::map<std::string, std::uint64_t, std::less<>> numbers_;
+  // How many of each identity.
+  std::map<std::string, std::size_t, std::less<>> counts_;
 };
 
 }  // namespace casemate::mcp

@@ -9,6 +9,7 @@
 
 #include "casemate/base/json.h"
 #include "casemate/base/utf8.h"
+#include "casemate/mcp/asking.h"
 #include "casemate/mcp/progress.h"
 #include "casemate/mcp/serving.h"
 #include "casemate/tool/refusals.h"
@@ -42,6 +43,17 @@ struct Place {
   bool is_new = false;
 };
 
+// Of a tool that this client is not told of.
+[[noreturn]] void refuse_unapprovable(const Request& request) {
+  constexpr int kBadRequest = 400;
+  const std::string why = "The tool asks for approval, and this client cannot ask its user";
+  if (!request.context.features().stateless) {
+    throw RequestRefused(ErrorCode::invalid_params, why);
+  }
+  throw RequestRefused(ErrorCode::missing_client_capability, why, kBadRequest,
+                       R"({"requiredCapabilities":{"elicitation":{"form":{}}}})");
+}
+
 class Invocation {
  public:
   Invocation(const Request& request, RunningCall& call, Exchange& exchange,
@@ -50,6 +62,7 @@ class Invocation {
         server_(*request.peer->server),
         call_(call),
         served_(served),
+        asking_(request, call, exchange),
         progress_(served.tool.name(), request.context, call, exchange) {
     if (const json::value* given = request.message.params->if_contains("arguments")) {
       arguments_ = *given;
@@ -62,19 +75,23 @@ class Invocation {
     const auto started = std::chrono::steady_clock::now();
     ToolResult result;
     Place place;
+    std::optional<std::string> questions;
     try {
-      place = find_place();
-      const std::string arguments = serialise_json(arguments_);
-      check_approval(arguments);
-      result = invoke(arguments, *place.conversation);
+      questions = check_approval();
+      if (!questions) {
+        place = find_place();
+        result = invoke(serialise_json(arguments_), *place.conversation);
+        questions = asking_.instead_of_result(result.is_error ? Asking::Outcome::failed
+                                                              : Asking::Outcome::done);
+      }
     } catch (const ModelFacingRefusal& refusal) {
       result = refused(refusal.message());
+    } catch (const RequestRefused&) {
+      forget_new(place);
+      throw;
     }
-    // Nobody will know the handle.
-    if (place.is_new && (result.is_error || call_.silenced)) {
-      server_.handles.forget(*place.handle);
-      place.handle.reset();
-    }
+    if (result.is_error || questions || call_.silenced) forget_new(place);
+    if (questions) return *questions;
     write_log(server_.options.log, LogLevel::info,
               fmt::format("{} {} after {} ms", served_.tool.name(),
                           result.is_error ? "ran nothing" : "ended",
@@ -102,7 +119,8 @@ class Invocation {
       }
     }
     auto conversation = server_.new_conversation();
-    auto handle = server_.handles.add(conversation, request_.peer->caller.identity);
+    auto handle = server_.handles.add(conversation, request_.peer->caller.identity,
+                                      request_.peer->caller.share);
     if (!handle) {
       throw ModelFacingRefusal(
           "too many conversations are open. Go on with one that an earlier result named, or try "
@@ -128,21 +146,54 @@ class Invocation {
     return {std::move(use), std::move(handle)};
   }
 
-  void check_approval(const std::string& arguments) {
-    if (served_.tool.approval_mode() != ApprovalMode::always_require) return;
+  // Nobody will know the handle.
+  void forget_new(Place& place) {
+    if (!place.is_new) return;
+    server_.handles.forget(*place.handle);
+    place.handle.reset();
+  }
+
+  // Absent: approved. Otherwise what the client is asked first.
+  std::optional<std::string> check_approval() {
+    if (served_.tool.approval_mode() != ApprovalMode::always_require) return std::nullopt;
+    const std::string arguments = serialise_json(arguments_);
     bool approved = false;
-    try {
-      approved = server_.options.approve(
-          {served_.tool.name(), arguments, request_.peer->caller.identity}, call_.stop.get_token());
-    } catch (const std::exception& failure) {
-      write_log(server_.options.log, LogLevel::error,
-                fmt::format("asking for approval failed: {}", escape_for_display(failure.what())));
+    if (server_.options.approve) {
+      try {
+        approved = server_.options.approve(
+            {served_.tool.name(), arguments, request_.peer->caller.identity},
+            call_.stop.get_token());
+      } catch (const std::exception& failure) {
+        write_log(
+            server_.options.log, LogLevel::error,
+            fmt::format("asking for approval failed: {}", escape_for_display(failure.what())));
+      }
+    } else {
+      const auto answer = asking_.ask("approval", "elicitation/create", approval_form(arguments));
+      if (auto questions = asking_.instead_of_result(Asking::Outcome::done)) return questions;
+      const json::value* action = answer ? answer->if_contains("action") : nullptr;
+      approved = action != nullptr && *action == "accept";
     }
     if (!approved) throw ModelFacingRefusal("the call was not approved.");
+    return std::nullopt;
+  }
+
+  // A form without fields: to accept it is the answer. It shows all that would be done; who
+  // approves must not be shown a part.
+  json::object approval_form(const std::string& arguments) const {
+    constexpr std::size_t kMaxShown = 64 * 1024;
+    if (arguments.size() > kMaxShown) {
+      throw ModelFacingRefusal(fmt::format(
+          "arguments of more than {} bytes cannot be shown to whoever approves.", kMaxShown));
+    }
+    return {{"message", fmt::format("Allow the tool '{}' to run with these arguments?\n\n{}",
+                                    served_.tool.name(), arguments)},
+            {"requestedSchema", {{"type", "object"}, {"properties", json::object()}}}};
   }
 
   ToolResult invoke(const std::string& arguments, const Conversation& conversation) {
     const Conversation::Current current(conversation);
+    const Asking::Current asking(asking_);
     ToolCall listeners;
     listeners.control.stop = call_.stop.get_token();
     listeners.progress = [this](std::string_view step) { progress_.step(step); };
@@ -157,7 +208,11 @@ class Invocation {
   std::string composed(ToolResult result, const Place& place) {
     const RevisionFeatures& features = request_.context.features();
     json::array content;
-    content.push_back({{"type", "text"}, {"text", std::move(result.text)}});
+    if (served_.content) {
+      content = served_.content(result);
+    } else {
+      content.push_back({{"type", "text"}, {"text", std::move(result.text)}});
+    }
     const std::vector<PublishedArtifact> published = publish(result.artifacts);
     if (features.structured) {
       for (const PublishedArtifact& one : published) {
@@ -230,6 +285,7 @@ class Invocation {
   ServerState& server_;
   RunningCall& call_;
   const ServedTool& served_;
+  Asking asking_;
   CallProgress progress_;
   json::value arguments_;
 };
@@ -240,6 +296,7 @@ std::string call_tool(const Request& request, RunningCall& call, Exchange& excha
   const std::string name(required_string(*request.message.params, "name"));
   const ServedTool* served = request.peer->server->find_tool(name);
   if (served == nullptr) throw RequestRefused(ErrorCode::invalid_params, "Unknown tool");
+  if (!is_offered(*served, request)) refuse_unapprovable(request);
   return Invocation(request, call, exchange, *served).run();
 }
 

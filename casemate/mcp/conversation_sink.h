@@ -23,14 +23,16 @@ class ConversationSink final : public OutputSink {
   // Makes the root when it is missing. Throws what `make_file_system_sink` throws.
   explicit ConversationSink(const std::filesystem::path& root, FileSystemSinkOptions options = {});
 
-  // For the conversation of the calling thread. Throws what `FileSystemSink` throws, and
-  // `InvalidArgument` where there is no conversation.
+  // For the conversation of the calling thread. The `handle` of what landed is its path, '#', and
+  // the SHA-256 of its bytes in hex. Throws what `FileSystemSink` throws, and `InvalidArgument`
+  // where there is no conversation.
   LandedArtifact deliver(const Artifact& artifact) override;
   std::vector<LandedArtifact> deliver_all(std::span<const Artifact> artifacts) override;
   bool lands_all_or_none() const override { return true; }
 
-  // The bytes of one of those, for `ServerOptions::read_artifact`. Links are not followed. Throws
-  // `SandboxFileError` when it is there no more or is none of ours, `SandboxTransferCapExceeded`.
+  // The bytes of one of those as they landed, for `ServerOptions::read_artifact`. Links are not
+  // followed. Throws `SandboxFileError` when it is there no more (also when it has other bytes now:
+  // it was overwritten) or is none of ours, `SandboxTransferCapExceeded`.
   std::string read(const LandedArtifact& artifact, std::uint64_t max_bytes) const;
 
   // Nothing more will land for the conversation.

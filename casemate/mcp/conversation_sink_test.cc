@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "casemate/base/digest.h"
 #include "casemate/core/errors.h"
 #include "casemate/mcp/conversation.h"
 #include "tests/support/expect_refusal.h"
@@ -17,6 +18,11 @@ namespace {
 
 Artifact artifact(std::string name, std::string content) {
   return {std::move(name), std::move(content), "codeact", {}};
+}
+
+// Without the digest behind it.
+std::string path_of(const LandedArtifact& landed) {
+  return landed.handle->substr(0, landed.handle->rfind('#'));
 }
 
 TEST(ConversationSink, LandsEachConversationInADirectoryOfItsOwn) {
@@ -64,15 +70,29 @@ TEST(ConversationSink, ReadsNothingButWhatLanded) {
   for (const std::string& handle :
        {std::string(), (scratch / "secret").native(), (scratch / "out/../secret").native(),
         std::string("/etc/passwd")}) {
-    other.handle = handle;
+    other.handle = handle + '#' + sha256_hex("secret");
     other.name = "secret";
     EXPECT_THROW(sink.read(other, 100), SandboxFileError) << handle;
   }
   // Replaced by a link since.
-  std::filesystem::remove(*landed.handle);
-  std::filesystem::create_symlink(scratch / "secret", *landed.handle);
+  std::filesystem::remove(path_of(landed));
+  std::filesystem::create_symlink(scratch / "secret", path_of(landed));
   EXPECT_THROW(sink.read(landed, 100), SandboxPathRefused);
-  std::filesystem::remove(*landed.handle);
+  std::filesystem::remove(path_of(landed));
+  EXPECT_THROW(sink.read(landed, 100), SandboxFileError);
+}
+
+TEST(ConversationSink, WhatWasOverwrittenIsNotReadByItsOldAddress) {
+  const Scratch scratch;
+  ConversationSink sink(scratch / "out", {Overwrite::yes, {}});
+  const Conversation conversation({});
+  const Conversation::Current current(conversation);
+  const LandedArtifact old = sink.deliver(artifact("a", "old"));
+  const std::vector<Artifact> again{artifact("a", "new")};
+  const LandedArtifact landed = sink.deliver_all(again).at(0);
+  EXPECT_THROW(sink.read(old, 100), SandboxFileError);
+  EXPECT_EQ(sink.read(landed, 100), "new");
+  std::ofstream(path_of(landed)) << "by somebody else";
   EXPECT_THROW(sink.read(landed, 100), SandboxFileError);
 }
 

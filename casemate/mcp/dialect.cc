@@ -45,8 +45,21 @@ std::optional<std::string> progress_token_of(const json::object& meta) {
   return id->json();
 }
 
+ClientAbilities abilities_of(const json::object& capabilities) {
+  ClientAbilities abilities;
+  abilities.sampling = capabilities.contains("sampling");
+  abilities.roots = capabilities.contains("roots");
+  // One that names no form of it has the first, which had no name.
+  const json::value* elicitation = capabilities.if_contains("elicitation");
+  if (elicitation != nullptr && elicitation->is_object()) {
+    abilities.elicitation =
+        elicitation->get_object().empty() || elicitation->get_object().contains("form");
+  }
+  return abilities;
+}
+
 json::object capabilities(const ServerState& server) {
-  json::object all;
+  json::object all = parse_json(server.options.more_capabilities).get_object();
   all["tools"] = json::object();
   if (server.options.read_artifact) all["resources"] = json::object();
   all["logging"] = json::object();
@@ -57,13 +70,18 @@ json::object server_info(const ServerState& server) {
   return {{"name", server.options.name}, {"version", server.options.version}};
 }
 
-std::string finished_result(const Request& request, json::object result, Kept kept) {
+std::string finished_result(const Request& request, json::object result, Kept kept,
+                            std::string_view result_type) {
   // How long a list of tools may be kept: it changes when the server is started anew.
   constexpr int kKeptMilliseconds = 300'000;
   if (request.context.features().stateless) {
-    result["resultType"] = "complete";
-    json::object& meta = result["_meta"].emplace_object();
+    result["resultType"] = result_type;
+    json::object meta;
+    if (const json::value* given = result.if_contains("_meta"); given != nullptr) {
+      if (given->is_object()) meta = given->get_object();
+    }
     meta["io.modelcontextprotocol/serverInfo"] = server_info(*request.peer->server);
+    result["_meta"] = std::move(meta);
     if (kept != Kept::not_cacheable) {
       result["ttlMs"] = kept == Kept::by_anybody ? kKeptMilliseconds : 0;
       result["cacheScope"] = kept == Kept::by_anybody ? "public" : "private";

@@ -15,10 +15,14 @@ HandleRegistry::HandleRegistry(std::size_t max_handles, std::chrono::millisecond
 HandleRegistry::~HandleRegistry() { clear(); }
 
 std::optional<std::string> HandleRegistry::add(const std::shared_ptr<Conversation>& conversation,
-                                               std::string_view identity) {
+                                               std::string_view identity, Share share) {
   std::string handle = random_hex(16);
   const std::lock_guard lock(mutex_);
-  if (cleared_ || held_.size() >= max_handles_) return std::nullopt;
+  const auto of_caller = static_cast<std::size_t>(std::ranges::count_if(
+      held_, [identity](const auto& entry) { return entry.second.identity == identity; }));
+  if (cleared_ || held_.size() >= max_handles_ || of_caller >= part_of(max_handles_, share)) {
+    return std::nullopt;
+  }
   held_.emplace(sha256_hex(handle), Held{conversation, std::string(identity), Clock::now()});
   if (!expiry_.joinable()) {
     expiry_ = std::jthread([this](const std::stop_token& stop) { expire(stop); });

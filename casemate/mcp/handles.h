@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "casemate/mcp/conversation.h"
+#include "casemate/mcp/share.h"
 
 namespace casemate::mcp {
 
@@ -31,9 +32,9 @@ class HandleRegistry {
   using Use = std::shared_ptr<const Conversation>;
 
   // Gives the conversation a handle of 128 random bits, for callers of `identity`. Absent when
-  // there are too many.
+  // there are too many, or as many of that caller as `share` lets him have.
   std::optional<std::string> add(const std::shared_ptr<Conversation>& conversation,
-                                 std::string_view identity);
+                                 std::string_view identity, Share share = Share::whole);
 
   // Null for a handle that is unknown, another's, or expired; one that was is never made
   // anew.

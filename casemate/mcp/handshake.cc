@@ -23,6 +23,12 @@ std::string initialize(Peer::State& peer, const Request& request) {
   {
     const std::lock_guard lock(peer.mutex);
     peer.revision = revision;
+    peer.abilities = {};
+    const json::value* capabilities = request.message.params->if_contains("capabilities");
+    if (capabilities != nullptr && capabilities->is_object()) {
+      peer.abilities = abilities_of(capabilities->get_object());
+    }
+    if (!features_of(revision).elicitation) peer.abilities.elicitation = false;
   }
   json::object result;
   result["protocolVersion"] = to_string(revision);
@@ -49,7 +55,8 @@ RequestContext handshake_context(const Peer::State& peer, const Message& message
   const std::lock_guard lock(peer.mutex);
   return {.revision = peer.revision.value_or(kNewestHandshake),
           .log_level = peer.log_level,
-          .progress_token = progress_token_of(meta)};
+          .progress_token = progress_token_of(meta),
+          .abilities = peer.abilities};
 }
 
 std::optional<std::string> handshake_method(Peer::State& peer, const Request& request) {

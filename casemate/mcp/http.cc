@@ -27,17 +27,6 @@ HttpAnswer refused(unsigned status, std::string_view reason) {
   return {.status = status, .body = error_text(std::nullopt, ErrorCode::invalid_request, reason)};
 }
 
-std::vector<RequestId> requests_of(const Received& received) {
-  std::vector<RequestId> ids;
-  for (const auto& part : received.parts) {
-    const auto* message = std::get_if<Message>(&part);
-    if (message != nullptr && message->kind == Message::Kind::request && message->id) {
-      ids.push_back(*message->id);
-    }
-  }
-  return ids;
-}
-
 bool is_fault(const Received& received) {
   return received.parts.size() == 1 && std::holds_alternative<MessageFault>(received.parts.front());
 }
@@ -50,7 +39,9 @@ class HttpFront::Application final : public HttpApplication {
       : server_(std::move(server)),
         asks_for_tokens_(options.http.tokens != nullptr),
         max_notification_bytes_(options.max_notification_bytes),
+        answers_(std::make_shared<AnswerStore>(options.max_answer_bytes)),
         sessions_({.max_sessions = options.max_sessions,
+                   .share = options.http.tokens ? Share::three_quarters : Share::whole,
                    .max_streams = options.max_streams,
                    .idle = options.session_idle,
                    .resume_within = options.resume_within}) {}
@@ -86,12 +77,14 @@ class HttpFront::Application final : public HttpApplication {
  private:
   Caller caller_named(std::string_view name) const {
     return {.identity = asks_for_tokens_ ? std::string(name) : "http",
-            .is_one_client = asks_for_tokens_};
+            .is_one_client = asks_for_tokens_,
+            .share = asks_for_tokens_ ? Share::three_quarters : Share::whole};
   }
 
-  std::shared_ptr<EventStream> make_stream(EventStream::Keeping keeping) const {
+  std::shared_ptr<EventStream> make_stream(EventStream::Keeping keeping,
+                                           std::string_view caller) const {
     return std::make_shared<EventStream>(random_hex(kStreamNameBytes), keeping,
-                                         max_notification_bytes_);
+                                         max_notification_bytes_, answers_, std::string(caller));
   }
 
   HttpAnswer post(const HttpHead& head, std::string_view caller, const std::string& body) {
@@ -117,7 +110,7 @@ class HttpFront::Application final : public HttpApplication {
   // A request of the stateless revision: a client of its own, gone with its answer.
   HttpAnswer post_alone(const Received& received, const HttpHead& head, std::string_view caller) {
     const std::shared_ptr<Peer> peer = server_.connect(caller_named(caller));
-    const auto stream = make_stream(EventStream::Keeping::unread_only);
+    const auto stream = make_stream(EventStream::Keeping::unread_only, caller);
     peer->receive(received, std::make_shared<StreamOutlet>(stream), &head.fields);
     lone_peers_.insert(peer);
     return {.stream = stream, .ended = [this, peer](bool) {
@@ -127,9 +120,10 @@ class HttpFront::Application final : public HttpApplication {
   }
 
   HttpAnswer open_session(const Received& received, const HttpHead& head, std::string_view caller) {
-    if (sessions_.full()) return refused(429, "too many sessions; end one, or try again later");
+    if (sessions_.full(caller))
+      return refused(429, "too many sessions; end one, or try again later");
     const std::shared_ptr<Peer> peer = server_.connect(caller_named(caller));
-    const auto stream = make_stream(EventStream::Keeping::unread_only);
+    const auto stream = make_stream(EventStream::Keeping::unread_only, caller);
     peer->receive(received, std::make_shared<StreamOutlet>(stream), &head.fields);
     HttpAnswer answer{.stream = stream};
     if (peer->revision()) {
@@ -144,13 +138,16 @@ class HttpFront::Application final : public HttpApplication {
     session->touch(Clock::now());
     // Only calls take long enough to be come back for.
     const bool is_call = received.method() == "tools/call" || received.batch;
-    if (is_call && session->open_streams() >= sessions_.limits().max_streams) {
+    const bool is_slow = is_call || received.method() == "resources/read";
+    if (is_slow && session->open_streams() >= sessions_.limits().max_streams) {
       return refused(429, "too many calls of this session at once; try again when one has ended");
     }
     const auto stream =
-        make_stream(is_call ? EventStream::Keeping::everything : EventStream::Keeping::unread_only);
-    if (is_call) session->keep(stream, requests_of(received), sessions_.limits());
-    session->peer().receive(received, std::make_shared<StreamOutlet>(stream), &head.fields);
+        make_stream(is_call ? EventStream::Keeping::everything : EventStream::Keeping::unread_only,
+                    session->caller());
+    Unanswered requests =
+        session->peer().receive(received, std::make_shared<StreamOutlet>(stream), &head.fields);
+    if (is_call) session->keep(stream, std::move(requests), sessions_.limits());
     HttpAnswer answer{.stream = stream};
     if (is_call) {
       answer.resumable = true;
@@ -163,7 +160,13 @@ class HttpFront::Application final : public HttpApplication {
                       Clock::now());
       };
     } else {
-      answer.ended = [session](bool) { session->touch(Clock::now()); };
+      if (is_slow) session->begin_once();
+      answer.ended = [session, is_slow, requests = std::move(requests)](bool whole) {
+        if (is_slow) session->end_once();
+        // Nobody can come back for it.
+        if (!whole) session->peer().cancel(requests);
+        session->touch(Clock::now());
+      };
     }
     return answer;
   }
@@ -191,7 +194,7 @@ class HttpFront::Application final : public HttpApplication {
         return refused(429, "too many streams of this session");
       }
       // Nothing that a server says here belongs to no request: it stays silent.
-      answer.stream = make_stream(EventStream::Keeping::unread_only);
+      answer.stream = make_stream(EventStream::Keeping::unread_only, caller);
       session->keep(answer.stream, {}, sessions_.limits());
     }
     answer.ended = [session, stream = answer.stream](bool) {
@@ -217,6 +220,7 @@ class HttpFront::Application final : public HttpApplication {
   const Server server_;
   const bool asks_for_tokens_;
   const std::size_t max_notification_bytes_;
+  const std::shared_ptr<AnswerStore> answers_;
   HttpSessions sessions_;
   std::unordered_set<std::shared_ptr<Peer>> lone_peers_;
   bool stopped_ = false;

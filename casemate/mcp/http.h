@@ -22,7 +22,8 @@ namespace casemate::mcp {
 struct HttpOptions {
   // `max_body_bytes` is set to the server's bound on a message.
   HttpServerOptions http{};
-  // At each of these bounds passes.
+  // At each of these bounds passes. Where there are tokens, one caller has three quarters of the
+  // sessions at most.
   std::size_t max_sessions = 64;
   // Of one session, at a time; also how many finished ones are kept for a client that missed the
   // end.
@@ -35,6 +36,10 @@ struct HttpOptions {
   std::chrono::milliseconds resume_within{10'000};
   // Of notifications that one stream holds; the oldest go first.
   std::size_t max_notification_bytes = 256 * 1024;
+  // Of messages that wait for their clients, in all streams (http_answers.h): over it those are
+  // given up that have waited for longest, of the caller who has most. A client that had not read
+  // his answer sees the connection end; one that was to come back finds nothing.
+  std::size_t max_answer_bytes = 64 * 1024 * 1024;
 };
 
 // Serves from construction on, on one thread of its own and those of `server`. A session's id has

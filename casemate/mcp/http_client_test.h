@@ -18,7 +18,8 @@ namespace casemate::mcp {
 
 class TestClient {
  public:
-  explicit TestClient(std::uint16_t port)
+  // `receive_buffer`: how much the kernel takes for us while we do not read; 0 for what it likes.
+  explicit TestClient(std::uint16_t port, int receive_buffer = 0)
       : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -27,6 +28,9 @@ class TestClient {
     const timeval patience{.tv_sec = 20, .tv_usec = 0};
     setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (receive_buffer > 0) {
+      setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
+    }
     EXPECT_EQ(connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
               0);
   }

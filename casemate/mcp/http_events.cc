@@ -8,8 +8,13 @@
 
 namespace casemate::mcp {
 
-EventStream::EventStream(std::string name, Keeping keeping, std::size_t max_notification_bytes)
-    : name_(std::move(name)), keeping_(keeping), max_notification_bytes_(max_notification_bytes) {}
+EventStream::EventStream(std::string name, Keeping keeping, std::size_t max_notification_bytes,
+                         std::shared_ptr<AnswerStore> store, std::string caller)
+    : name_(std::move(name)),
+      keeping_(keeping),
+      max_notification_bytes_(max_notification_bytes),
+      store_(std::move(store)),
+      caller_(std::move(caller)) {}
 
 void EventStream::push(Kind kind, std::string message, unsigned status) {
   add(kind, std::move(message), status, false);
@@ -20,32 +25,40 @@ void EventStream::push_last(Kind kind, std::string message, unsigned status) {
 }
 
 void EventStream::add(Kind kind, std::string message, unsigned status, bool is_last) {
+  if (finished()) return;
+  const std::size_t bytes = message.size();
+  // May give up other streams, and so is not under our lock.
+  HeldMessage held = store_ ? store_->hold(std::move(message), shared_from_this(), caller_)
+                            : std::make_shared<const std::string>(std::move(message));
   std::function<void()> wake;
+  std::deque<Event> dropped;  // their ends are counted: not under our lock either
   {
     const std::lock_guard lock(mutex_);
     if (finished_) return;
     finished_ = is_last;
-    const std::size_t bytes = message.size();
-    events_.push_back({++last_number_, kind, std::move(message), status});
+    events_.push_back({++last_number_, kind, std::move(held), status});
     held_bytes_ += bytes;
     if (kind == Kind::notification) {
       notification_bytes_ += bytes;
-      drop_notifications();
+      dropped = drop_notifications();
     }
     wake = wake_;
   }
   if (wake) wake();
 }
 
-void EventStream::drop_notifications() {
+std::deque<EventStream::Event> EventStream::drop_notifications() {
+  std::deque<Event> dropped;
   auto oldest = events_.begin();
   while (notification_bytes_ > max_notification_bytes_) {
     oldest = std::find_if(oldest, events_.end(),
                           [](const Event& event) { return event.kind == Kind::notification; });
-    notification_bytes_ -= oldest->message.size();
-    held_bytes_ -= oldest->message.size();
+    notification_bytes_ -= oldest->message->size();
+    held_bytes_ -= oldest->message->size();
+    dropped.push_back(std::move(*oldest));
     oldest = events_.erase(oldest);
   }
+  return dropped;
 }
 
 void EventStream::finish() {
@@ -57,6 +70,24 @@ void EventStream::finish() {
     wake = wake_;
   }
   if (wake) wake();
+}
+
+void EventStream::give_up() {
+  std::function<void()> wake;
+  std::deque<Event> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    finished_ = given_up_ = true;
+    dropped.swap(events_);
+    held_bytes_ = notification_bytes_ = 0;
+    wake = wake_;
+  }
+  if (wake) wake();
+}
+
+bool EventStream::is_given_up() const {
+  const std::lock_guard lock(mutex_);
+  return given_up_;
 }
 
 std::uint64_t EventStream::listen(std::uint64_t after, std::function<void()> wake) {
@@ -98,8 +129,8 @@ std::optional<EventStream::Event> EventStream::next() {
   read_ = found->number;
   if (keeping_ == Keeping::everything) return *found;
   Event event = std::move(*found);
-  held_bytes_ -= event.message.size();
-  if (event.kind == Kind::notification) notification_bytes_ -= event.message.size();
+  held_bytes_ -= event.message->size();
+  if (event.kind == Kind::notification) notification_bytes_ -= event.message->size();
   events_.erase(found);
   return event;
 }
@@ -142,11 +173,11 @@ std::optional<EventId> parse_event_id(std::string_view text) {
   return id;
 }
 
-std::string event_text(std::string_view id, std::string_view message) {
-  std::string text;
-  text.reserve(id.size() + message.size() + 16);
-  if (!id.empty()) text.append("id: ").append(id).append("\n");
-  return text.append("data: ").append(message).append("\n\n");
+EventFrame event_frame(std::string_view id) {
+  EventFrame frame;
+  if (!id.empty()) frame.before.append("id: ").append(id).append("\n");
+  frame.before += "data: ";
+  return frame;
 }
 
 std::string priming_event_text(std::string_view id, unsigned retry_milliseconds) {

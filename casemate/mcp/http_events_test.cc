@@ -15,7 +15,7 @@ using Keeping = EventStream::Keeping;
 std::string read_all(EventStream& stream) {
   std::string text;
   while (const auto event = stream.next()) {
-    text += std::to_string(event->number) + event->message + " ";
+    text += std::to_string(event->number) + *event->message + " ";
   }
   return text;
 }
@@ -129,8 +129,9 @@ TEST(EventId, IsReadBackAndAnythingElseIsNone) {
 }
 
 TEST(EventText, IsWhatTheStandardForEventStreamsHas) {
-  EXPECT_EQ(event_text("s.1", "{}"), "id: s.1\ndata: {}\n\n");
-  EXPECT_EQ(event_text("", "{}"), "data: {}\n\n");
+  EXPECT_EQ(event_frame("s.1").before, "id: s.1\ndata: ");
+  EXPECT_EQ(event_frame("").before, "data: ");
+  EXPECT_EQ(event_frame("").behind, "\n\n");
   EXPECT_EQ(priming_event_text("s.0", 1000), "id: s.0\nretry: 1000\ndata: \n\n");
 }
 

@@ -106,14 +106,23 @@ std::string_view without_dot(std::string_view host) noexcept {
   return host;
 }
 
-bool is_ours(std::string_view host, const HttpNames& names) {
-  if (names.loopback_only && is_loopback_name(host)) return true;
-  if (!names.loopback_only && (literal_of(host) != Literal::none || is_loopback_name(host))) {
-    return true;
-  }
+bool is_named(std::string_view host, const HttpNames& names) {
   return std::ranges::any_of(names.also, [name = without_dot(host)](std::string_view ours) {
     return equals_ignoring_case(name, ours);
   });
+}
+
+bool is_ours(std::string_view host, const HttpNames& names) {
+  if (is_loopback_name(host) || is_named(host, names)) return true;
+  return !names.loopback_only && literal_of(host) != Literal::none;
+}
+
+// Of a page: where many addresses are ours, only the very one that it asks is, and never loopback,
+// which is where the browser runs.
+bool is_page_of_ours(std::string_view page, std::string_view host, const HttpNames& names) {
+  if (is_named(page, names)) return true;
+  return names.loopback_only ? is_loopback_name(page)
+                             : equals_ignoring_case(without_dot(page), without_dot(host));
 }
 
 // The authority of "scheme://authority", as browsers write an origin.
@@ -169,7 +178,7 @@ std::optional<HttpRefusal> check_names(const HttpHead& head, const HttpNames& na
   if (const auto origin = head.field("origin")) {
     const auto authority_of_page = authority_of_origin(*origin);
     const auto page = authority_of_page ? host_of(*authority_of_page) : std::nullopt;
-    if (!page || !is_ours(*page, names)) {
+    if (!page || !is_page_of_ours(*page, *host, names)) {
       return HttpRefusal{403, "pages of that Origin may not use this server"};
     }
   }

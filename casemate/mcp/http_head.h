@@ -40,7 +40,8 @@ struct HttpNames {
   // rebinding, sends its own name.
   bool loopback_only = true;
   // Names by which clients may reach us besides, in lower case and without a port. When not
-  // `loopback_only` every IP literal is one too: a browser that was led here sends a name.
+  // `loopback_only` every IP literal is one too: a browser that was led here sends a name. Of an
+  // Origin only that literal counts which the Host has: any stranger may have a page at an address.
   std::vector<std::string> also{};
 };
 

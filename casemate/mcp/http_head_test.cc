@@ -55,6 +55,21 @@ TEST(HttpHead, BeyondLoopbackAddressesAndGivenNamesAreOursAndOtherNamesAreNot) {
   EXPECT_EQ(named(names, {{"Host", "x.mcp.example"}}), 403u);
 }
 
+TEST(HttpHead, BeyondLoopbackAPageAtAnAddressIsOneOfOursOnlyAtTheAddressThatItAsks) {
+  const HttpNames names{.loopback_only = false, .also = {"mcp.example"}};
+  const auto from = [&](std::string_view origin, std::string_view host) {
+    return named(names, {{"Host", host}, {"Origin", origin}});
+  };
+  EXPECT_EQ(from("http://192.0.2.7:8080", "192.0.2.7:9000"), 200u);
+  EXPECT_EQ(from("https://[2001:db8::7]", "[2001:db8::7]"), 200u);
+  EXPECT_EQ(from("https://mcp.example", "192.0.2.7"), 200u);
+  for (const std::string_view origin :
+       {"http://198.51.100.1", "http://[2001:db8::8]", "http://127.0.0.1", "http://localhost:3000",
+        "http://[::1]", "http://192.0.2.70", "http://evil.example"}) {
+    EXPECT_EQ(from(origin, "192.0.2.7:9000"), 403u) << origin;
+  }
+}
+
 TEST(HttpHead, APageOfAnotherOriginIsRefusedAndItsAbsenceIsFine) {
   for (const std::string_view origin :
        {"http://evil.example", "https://evil.example:8080", "null", "", "file://", "localhost",

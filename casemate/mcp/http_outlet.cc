@@ -23,7 +23,9 @@ void StreamOutlet::send(Outgoing message) noexcept {
     if (message.kind == Outgoing::Kind::reply) {
       last_reply_ = std::move(message);
     } else {
-      stream_->push(EventStream::Kind::notification, std::move(message.text));
+      stream_->push(message.kind == Outgoing::Kind::request ? EventStream::Kind::request
+                                                            : EventStream::Kind::notification,
+                    std::move(message.text));
     }
   } catch (const std::exception&) {
     // No memory: the client sees a stream that ended early, rather than one that never does.

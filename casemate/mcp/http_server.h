@@ -74,11 +74,14 @@ struct HttpServerOptions {
   Log log{};
 
   // At each of these bounds passes. One connection more ends the one that has been owing a request
-  // for longest; where none does, it is refused.
+  // for longest; where none does, it is refused. Where there are tokens, the requests of one caller
+  // that are served take three quarters of these places at most.
   std::size_t max_connections = 256;
   std::size_t max_head_bytes = 16 * 1024;
   std::size_t max_body_bytes = 16 * 1024 * 1024;
-  // Of bodies that are being received, in all connections.
+  // Of bodies that are being received, in all connections, as far as they have come. More than that
+  // ends the one that has been coming for longest; one caller of several has three quarters, and
+  // over that one of his own ends.
   std::size_t max_receiving_bytes = 64 * 1024 * 1024;
   // For a TLS handshake, and for a head from its first byte to its last.
   std::chrono::milliseconds head_patience{10'000};
@@ -99,6 +102,9 @@ class HttpServer {
   // `application` outlives the server. Throws `InvalidArgument` for options that cannot be served
   // (tokens missing, a certificate that cannot be read), `std::system_error` when it cannot listen.
   HttpServer(HttpServerOptions options, HttpApplication& application);
+  // Throws what construction throws of the options alone: names that lead nowhere, tokens missing,
+  // certificates. Does not listen.
+  static void check(const HttpServerOptions& options);
   ~HttpServer();
 
   std::uint16_t port() const noexcept;

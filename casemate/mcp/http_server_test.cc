@@ -303,17 +303,126 @@ TEST_F(HttpServerTest, WhoHasOwedARequestForLongestMakesRoomForTheNext) {
   EXPECT_EQ(slow.read_answer().status, 403);
 }
 
-TEST_F(HttpServerTest, ReceivesNoMoreBytesAtOnceThanItsBound) {
+// The head and the beginning of a body of that many bytes.
+std::string begun_body(std::size_t bytes, std::size_t sent, std::string_view more = {}) {
+  const std::string text = post_text(std::string(bytes, 'x'), more);
+  return text.substr(0, text.size() - bytes + sent);
+}
+
+constexpr std::string_view kChunkedHead =
+    "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n";
+
+TEST_F(HttpServerTest, BodiesThatAreOnlyAnnouncedTakeNoRoomFromOthers) {
   start({.max_body_bytes = 1000, .max_receiving_bytes = 1500});
-  TestClient one = client();
-  const std::string text = post_text(std::string(1000, 'x'), "Expect: 100-continue\r\n");
-  ASSERT_TRUE(one.send(text.substr(0, text.find("\r\n\r\n") + 4)));
-  one.read_until("100 Continue\r\n\r\n");
-  EXPECT_EQ(ask(post_text(std::string(501, 'x'))).status, 429);
-  EXPECT_EQ(ask(post_text(std::string(500, 'x'))).status, 200);
-  ASSERT_TRUE(one.send(text.substr(text.find("\r\n\r\n") + 4)));
-  EXPECT_EQ(one.read_answer().status, 200);
+  std::vector<TestClient> announcing;
+  for (int count = 0; count < 8; ++count) {
+    announcing.push_back(client());
+    ASSERT_TRUE(announcing.back().send(kChunkedHead));
+    announcing.back().read_until("100 Continue\r\n\r\n");
+  }
   EXPECT_EQ(ask(post_text(std::string(1000, 'x'))).status, 200);
+}
+
+TEST_F(HttpServerTest, TheBodyThatHasBeenComingForLongestEndsWhereAllAreTooMuch) {
+  start({.max_body_bytes = 1000, .max_receiving_bytes = 1500});
+  TestClient first = client();
+  ASSERT_TRUE(first.send(kChunkedHead));
+  first.read_until("100 Continue\r\n\r\n");
+  ASSERT_TRUE(first.send("320\r\n" + std::string(800, 'x') + "\r\n"));
+  TestClient second = client();
+  ASSERT_TRUE(second.send(kChunkedHead));
+  second.read_until("100 Continue\r\n\r\n");
+  ASSERT_TRUE(second.send("320\r\n" + std::string(800, 'y') + "\r\n"));
+  EXPECT_EQ(first.read_to_end(), "");
+  ASSERT_TRUE(second.send("0\r\n\r\n"));
+  EXPECT_EQ(second.read_answer().status, 200);
+}
+
+// Two callers with a token each.
+class HttpServerOfTwoTest : public HttpServerTest {
+ protected:
+  HttpServerOfTwoTest() {
+    put(scratch_ / "tokens", std::string(32, '1') + "\n" + std::string(32, '2'));
+  }
+  HttpServerOptions options() {
+    return {.tokens = std::make_shared<TokenFile>(scratch_ / "tokens", Log())};
+  }
+  static std::string as(char who) {
+    return "Authorization: Bearer " + std::string(32, who) + "\r\n";
+  }
+  Scratch scratch_;
+};
+
+TEST_F(HttpServerOfTwoTest, OneCallersRequestsLeavePlacesToTheOther) {
+  HttpServerOptions given = options();
+  given.max_connections = 12;
+  start(std::move(given));
+  std::vector<TestClient> held;
+  for (int count = 0; count < 9; ++count) {
+    held.push_back(client());
+    ASSERT_TRUE(held.back().send(post_text("stream", as('1'))));
+    application_.stream();
+  }
+  EXPECT_EQ(ask(post_text("x", as('1'))).status, 429);
+  for (int count = 0; count < 2; ++count) {
+    held.push_back(client());
+    ASSERT_TRUE(held.back().send(post_text("stream", as('2'))));
+    application_.stream();
+  }
+}
+
+TEST_F(HttpServerOfTwoTest, OneCallersBodiesPushOutHisOwn) {
+  HttpServerOptions given = options();
+  given.max_body_bytes = 1000;
+  given.max_receiving_bytes = 2000;
+  start(std::move(given));
+  const std::string expect = "Expect: 100-continue\r\n";
+  std::vector<TestClient> bodies;
+  for (const char who : {'2', '1', '1'}) {
+    bodies.push_back(client());
+    const std::string text = begun_body(1000, 800, as(who) + expect);
+    ASSERT_TRUE(bodies.back().send(text.substr(0, text.size() - 800)));
+    bodies.back().read_until("100 Continue\r\n\r\n");
+    ASSERT_TRUE(bodies.back().send(std::string(800, 'x')));
+  }
+  EXPECT_EQ(bodies[1].read_to_end(), "") << "his first";
+  for (TestClient* each : {&bodies[0], &bodies[2]}) {
+    ASSERT_TRUE(each->send(std::string(200, 'x')));
+    EXPECT_EQ(each->read_answer().status, 200);
+  }
+}
+
+TEST_F(HttpServerTest, ABodyThatDoesNotComeMakesRoomForTheNextConnection) {
+  start({.max_connections = 2});
+  std::vector<TestClient> slow;
+  for (int count = 0; count < 2; ++count) {
+    slow.push_back(client());
+    ASSERT_TRUE(slow.back().send(begun_body(1000, 1, "Expect: 100-continue\r\n")));
+    slow.back().read_until("100 Continue\r\n\r\n");
+  }
+  EXPECT_EQ(ask(post_text("x")).status, 200);
+  EXPECT_EQ(slow[0].read_to_end(), "");
+}
+
+TEST_F(HttpServerTest, AClientThatGoesIsNoticedBehindWhatItSentEarly) {
+  start();
+  for (const std::size_t early : {std::size_t{1}, std::size_t{20'000}}) {
+    TestClient asking = client();
+    ASSERT_TRUE(asking.send(post_text("stream") + std::string(early, 'x')));
+    const auto stream = application_.stream();
+    asking.close();
+    EXPECT_EQ(application_.ended(), "lost") << early;
+  }
+}
+
+TEST_F(HttpServerTest, AClientThatSendsOnAndOnBeforeItsAnswerIsClosed) {
+  start();
+  TestClient asking = client();
+  ASSERT_TRUE(asking.send(post_text("stream")));
+  const auto stream = application_.stream();
+  asking.send(std::string(100'000, 'x'));
+  EXPECT_EQ(application_.ended(), "lost");
 }
 
 TEST_F(HttpServerTest, AnAnswerIsReadThoughTheRequestWasRefusedBeforeItsEnd) {

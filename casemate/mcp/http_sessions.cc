@@ -1,8 +1,6 @@
 #include "casemate/mcp/http_sessions.h"
 
 #include <algorithm>
-#include <boost/json/object.hpp>
-#include <boost/json/parse.hpp>
 #include <utility>
 
 #include "casemate/base/digest.h"
@@ -12,19 +10,12 @@ namespace {
 
 constexpr std::size_t kIdBytes = 32;
 
-// For what a peer says to a notification: nothing.
-class Nothing final : public Outlet {
- public:
-  void send(Outgoing) noexcept override {}
-  void finished() noexcept override {}
-};
-
 }  // namespace
 
 HttpSession::HttpSession(std::string caller, std::shared_ptr<Peer> peer, HttpTime now)
     : caller_(std::move(caller)), peer_(std::move(peer)), last_used_(now) {}
 
-void HttpSession::keep(const std::shared_ptr<EventStream>& stream, std::vector<RequestId> requests,
+void HttpSession::keep(const std::shared_ptr<EventStream>& stream, Unanswered requests,
                        const SessionLimits& limits) {
   const auto over = [](const Kept& kept) {
     return kept.stream->finished() && !kept.stream->has_listener();
@@ -38,15 +29,19 @@ void HttpSession::keep(const std::shared_ptr<EventStream>& stream, std::vector<R
 }
 
 std::shared_ptr<EventStream> HttpSession::find_stream(std::string_view name) const {
-  const auto found =
-      std::ranges::find_if(kept_, [name](const Kept& kept) { return kept.stream->name() == name; });
+  const auto found = std::ranges::find_if(kept_, [name](const Kept& kept) {
+    return kept.stream->name() == name && !kept.stream->is_given_up();
+  });
   return found == kept_.end() ? nullptr : found->stream;
 }
 
 std::size_t HttpSession::open_streams() const {
-  return static_cast<std::size_t>(std::ranges::count_if(kept_, [](const Kept& kept) {
-    return !kept.stream->finished() || kept.stream->has_listener();
-  }));
+  return static_cast<std::size_t>(std::ranges::count_if(kept_,
+                                                        [](const Kept& kept) {
+                                                          return !kept.stream->finished() ||
+                                                                 kept.stream->has_listener();
+                                                        })) +
+         once_;
 }
 
 void HttpSession::left(const EventStream& stream, Return come_back, HttpTime now) {
@@ -57,27 +52,23 @@ void HttpSession::left(const EventStream& stream, Return come_back, HttpTime now
   if (found == kept_.end() || stream.has_listener()) return;
   found->left = now;
   if (come_back == Return::possible) return;
-  if (!stream.finished()) cancel(*found);
+  peer_->cancel(found->requests);
   kept_.erase(found);
-}
-
-void HttpSession::cancel(const Kept& kept) const {
-  for (const RequestId& id : kept.requests) {
-    const boost::json::object params{{"requestId", boost::json::parse(id.json())}};
-    peer_->receive(read_message(notification_text("notifications/cancelled", params)),
-                   std::make_shared<Nothing>());
-  }
 }
 
 void HttpSession::sweep(HttpTime now, const SessionLimits& limits) {
   std::erase_if(kept_, [&](Kept& kept) {
+    if (kept.stream->is_given_up()) {
+      peer_->cancel(kept.requests);
+      return true;
+    }
     if (kept.stream->has_listener()) {
       kept.left.reset();
       return false;
     }
     if (!kept.left) kept.left = now;
     if (now - *kept.left < limits.resume_within) return false;
-    if (!kept.stream->finished()) cancel(kept);
+    peer_->cancel(kept.requests);
     return true;
   });
 }
@@ -93,6 +84,13 @@ void HttpSession::end() noexcept {
 }
 
 HttpSessions::HttpSessions(SessionLimits limits) : limits_(limits) {}
+
+bool HttpSessions::full(std::string_view caller) const noexcept {
+  const auto of_caller = static_cast<std::size_t>(std::ranges::count_if(
+      sessions_, [caller](const auto& entry) { return entry.second->caller() == caller; }));
+  return sessions_.size() >= limits_.max_sessions ||
+         of_caller >= part_of(limits_.max_sessions, limits_.share);
+}
 
 std::string HttpSessions::open(std::shared_ptr<HttpSession> session) {
   std::string id = random_hex(kIdBytes);

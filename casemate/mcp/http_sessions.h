@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "casemate/mcp/http_events.h"
-#include "casemate/mcp/json_rpc.h"
 #include "casemate/mcp/server.h"
+#include "casemate/mcp/share.h"
 
 namespace casemate::mcp {
 
@@ -24,6 +24,8 @@ using HttpTime = std::chrono::steady_clock::time_point;
 
 struct SessionLimits {
   std::size_t max_sessions = 64;
+  // Of one caller.
+  Share share = Share::whole;
   std::size_t max_streams = 16;
   std::chrono::milliseconds idle{600'000};
   std::chrono::milliseconds resume_within{10'000};
@@ -43,10 +45,13 @@ class HttpSession {
   // Keeps `stream` for a client that comes back. `requests` are those that it answers: they are
   // cancelled when nobody does. Streams that have ended and are not read make room, the oldest
   // first.
-  void keep(const std::shared_ptr<EventStream>& stream, std::vector<RequestId> requests,
+  void keep(const std::shared_ptr<EventStream>& stream, Unanswered requests,
             const SessionLimits& limits);
+  // Something slow that nobody can come back for is being answered; counts as a stream.
+  void begin_once() noexcept { ++once_; }
+  void end_once() noexcept { --once_; }
   std::shared_ptr<EventStream> find_stream(std::string_view name) const;
-  // Of kept ones, those that somebody reads or that have not ended.
+  // Of kept ones, those that somebody reads or that have not ended; and what is answered once.
   std::size_t open_streams() const;
 
   // The connection that read `stream` is gone. A client that was told no event's id cannot come
@@ -64,16 +69,15 @@ class HttpSession {
  private:
   struct Kept {
     std::shared_ptr<EventStream> stream;
-    std::vector<RequestId> requests;
+    Unanswered requests;
     // Since when nobody reads it.
     std::optional<HttpTime> left{};
   };
-  void cancel(const Kept& kept) const;
-
   const std::string caller_;
   const std::shared_ptr<Peer> peer_;
   HttpTime last_used_;
   std::vector<Kept> kept_;  // in the order of their beginning
+  std::size_t once_ = 0;
 };
 
 // Ids are looked for by their digest: how long that takes says nothing about an id.
@@ -83,7 +87,8 @@ class HttpSessions {
 
   const SessionLimits& limits() const noexcept { return limits_; }
   std::size_t size() const noexcept { return sessions_.size(); }
-  bool full() const noexcept { return sessions_.size() >= limits_.max_sessions; }
+  // Whether that caller can have no other now.
+  bool full(std::string_view caller) const noexcept;
 
   // Returns its id: 256 random bits in hex.
   std::string open(std::shared_ptr<HttpSession> session);

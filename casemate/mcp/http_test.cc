@@ -48,6 +48,9 @@ constexpr std::string_view kStatelessMeta =
     R"("_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",)"
     R"("io.modelcontextprotocol/clientCapabilities":{}})";
 
+// More than the kernel takes for a client that does not read.
+constexpr std::size_t kLarge = 12'000'000;
+
 class HttpFrontTest : public testing::Test {
  protected:
   void SetUp() override { start({}); }
@@ -75,6 +78,20 @@ class HttpFrontTest : public testing::Test {
            watch_.stopped();
            return ToolResult{.text = "stopped"};
          }})});
+    served.tools.push_back({make_tool(
+        {.name = "large", .description = "Says much.", .run = [](const auto&, const auto&) {
+           return ToolResult{.text = std::string(kLarge, 'x')};
+         }})});
+    served.tools.push_back({make_tool(
+        {.name = "land", .description = "Lands.", .run = [](const auto&, const auto&) {
+           return ToolResult{.text = "landed", .artifacts = {{"a.txt", "a.txt", "/host/a.txt", 1}}};
+         }})});
+    served.read_artifact = [this](const LandedArtifact&, std::uint64_t) {
+      watch_.began();
+      std::unique_lock lock(gate_mutex_);
+      gate_changed_.wait(lock, [this] { return gate_open_; });
+      return std::string("bytes");
+    };
     served.tools.push_back({make_tool({.name = "steps",
                                        .description = "Goes on when told.",
                                        .run = [this](const auto&, const ToolCall& call) {
@@ -366,6 +383,88 @@ TEST_F(HttpFrontTest, SessionsAndTheirStreamsAreBounded) {
   EXPECT_EQ(ask(post_text(call("say", R"({"text":"x"})"), session)).status, 429);
   EXPECT_EQ(ask(get(session)).status, 429);
   EXPECT_EQ(ask(post_text(R"({"jsonrpc":"2.0","id":9,"method":"ping"})", session)).status, 200);
+}
+
+TEST_F(HttpFrontTest, OneTokenLeavesSessionsToTheOthers) {
+  Scratch scratch;
+  put(scratch / "tokens", std::string(32, '1') + "\n" + std::string(32, '2'));
+  start({.http = {.tokens = std::make_shared<TokenFile>(scratch / "tokens", Log())},
+         .max_sessions = 4});
+  const std::string as_one = "Authorization: Bearer " + std::string(32, '1') + "\r\n";
+  for (int count = 0; count < 3; ++count) open("2025-11-25", as_one);
+  EXPECT_EQ(ask(initialize("2025-11-25", as_one)).status, 429);
+  open("2025-11-25", "Authorization: Bearer " + std::string(32, '2') + "\r\n");
+  EXPECT_EQ(front_->sessions(), 4u);
+}
+
+TEST_F(HttpFrontTest, ReadsOfArtifactsCountAmongWhatASessionMayAskAtOnce) {
+  start({.max_streams = 1});
+  const std::string session = open("2025-06-18");
+  const std::string landed = ask(post_text(call("land"), session)).body;
+  const auto at = landed.find("casemate://");
+  ASSERT_NE(at, std::string::npos) << landed;
+  const std::string read =
+      R"({"jsonrpc":"2.0","id":8,"method":"resources/read","params":{"uri":")" +
+      landed.substr(at, landed.find('"', at) - at) + R"("}})";
+  TestClient first = client();
+  ASSERT_TRUE(first.send(post_text(read, session)));
+  watch_.wait_for_begun(1);
+  EXPECT_EQ(ask(post_text(read, session)).status, 429);
+  EXPECT_EQ(ask(post_text(call("land"), session)).status, 429);
+  open_gate();
+  EXPECT_EQ(first.read_answer().status, 200);
+  EXPECT_EQ(ask(post_text(read, session)).status, 200);
+}
+
+TEST_F(HttpFrontTest, AnAnswerThatNobodyReadsGivesWayToThatOfWhoReads) {
+  start({.max_answer_bytes = 20'000'000});
+  TestClient silent(front_->port(), 4096);
+  ASSERT_TRUE(silent.send(stateless_call("large")));
+  silent.read_until("\r\n\r\n");
+  const auto read = ask(stateless_call("large"));
+  EXPECT_EQ(read.status, 200);
+  EXPECT_GT(read.body.size(), kLarge);
+  EXPECT_LT(silent.read_to_end().size(), kLarge) << "it was cut off";
+}
+
+TEST_F(HttpFrontTest, FinishedAnswersAreKeptByTheirBytes) {
+  start({.max_answer_bytes = 20'000'000});
+  const std::string session = open();
+  const auto ask_for_much = [&] {
+    TestClient asking = client();
+    asking.send(post_text(call("large"), session));
+    const std::string events = asking.read_until("\r\n0\r\n\r\n");
+    EXPECT_GT(events.size(), kLarge);
+    const auto at = events.find("id: ");
+    return events.substr(at + 4, events.find('\n', at) - at - 4);
+  };
+  const auto resume = [&](const std::string& id) {
+    TestClient asking = client();
+    asking.send(get(session + "Last-Event-ID: " + id + "\r\n"));
+    return asking.read_until("\r\n\r\n").substr(9, 3);
+  };
+  const std::string first = ask_for_much();
+  EXPECT_EQ(resume(first), "200");
+  const std::string second = ask_for_much();
+  EXPECT_EQ(resume(first), "400") << "not kept any more";
+  EXPECT_EQ(resume(second), "200");
+}
+
+TEST_F(HttpFrontTest, ASessionsEndWaitsForNoCallOfAnother) {
+  const std::string other = open();
+  std::vector<TestClient> waiting;
+  for (int count = 0; count < 16; ++count) {  // as many as may run
+    waiting.push_back(client());
+    ASSERT_TRUE(waiting.back().send(stateless_call("wait")));
+  }
+  watch_.wait_for_begun(16);
+  const std::string session = open();
+  TestClient asking = client();
+  ASSERT_TRUE(asking.send(post_text(call("wait"), session)));
+  asking.read_until("data: \n\n");
+  EXPECT_EQ(ask(remove(session)).status, 204);
+  // Its call never ran; a conversation that had one is ended though nothing else is.
+  EXPECT_NE(asking.read_until("0\r\n\r\n").find("0\r\n\r\n"), std::string::npos);
 }
 
 TEST_F(HttpFrontTest, StoppingEndsWhatRuns) {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <ctime>
 #include <exception>
 #include <utility>
 
@@ -22,6 +23,8 @@ constexpr std::size_t kMaxTokens = 64;
 constexpr std::size_t kMaxFileBytes = 64 * 1024;
 // Of the digest that names a caller: enough to tell callers apart, too little to find the token.
 constexpr std::size_t kCallerDigits = 16;
+// File systems keep times in steps of up to two seconds (FAT).
+constexpr long kCertainAfterSeconds = 3;
 
 bool is_token(std::string_view text) {
   return text.size() >= kShortestToken && text.size() <= kLongestToken &&
@@ -36,8 +39,17 @@ std::string name_of(std::string_view digest) {
 }  // namespace
 
 TokenFile::TokenFile(std::string path, Log log) : path_(std::move(path)), log_(std::move(log)) {
-  stamp_ = look();
+  load();
+}
+
+void TokenFile::load() {
+  stamp_.reset();
+  digests_.clear();
+  const Stamp before = look();
   digests_ = read();
+  if (look() != before) return;  // one of several states: it is read again at the next request
+  const auto changed = std::max(before[3], before[5]);
+  if (std::time(nullptr) - changed > kCertainAfterSeconds) stamp_ = before;
 }
 
 TokenFile::Stamp TokenFile::look() const {
@@ -88,15 +100,15 @@ std::vector<std::string> TokenFile::read() const {
 
 std::optional<std::string> TokenFile::caller_of(std::string_view token) {
   const std::lock_guard lock(mutex_);
-  if (const Stamp now = look(); now != stamp_) {
-    stamp_ = now;
+  if (!stamp_ || look() != *stamp_) {
     try {
-      digests_ = read();
-      write_log(log_, LogLevel::info,
-                fmt::format("token file read again: {} tokens", digests_.size()));
+      load();
+      refused_.clear();
     } catch (const InvalidArgument& refusal) {
-      digests_.clear();
-      write_log(log_, LogLevel::error, fmt::format("{}; nobody is let in", refusal.message()));
+      if (refused_ != refusal.message()) {
+        write_log(log_, LogLevel::error, fmt::format("{}; nobody is let in", refusal.message()));
+      }
+      refused_ = refusal.message();
     }
   }
   const std::string digest = sha256_hex(token);

@@ -20,10 +20,11 @@ inline constexpr std::size_t kShortestToken = 22;
 // One token a line; empty lines and lines that begin with # do not count. Each token is a caller of
 // his own: what one began, another cannot find. A token is 22 to 512 visible ASCII characters.
 //
-// The file is looked at anew whenever it changed (its inode, size or times), so that a token is
-// replaced without a restart. A file that has gone, cannot be read or does not keep these rules
-// lets nobody in until it does again, and the log says why. May be used from several threads at
-// once.
+// The file is read anew whenever it changed (its inode, size or times), so that a token is replaced
+// without a restart; and each time while its last change is so young that another might leave the
+// same times. A file that has gone, cannot be read or does not keep these rules lets nobody in; it
+// is tried again at the next request, and the log says why once. May be used from several threads
+// at once.
 //
 // Comparison takes the same time whatever the tokens have in common. It does not hide how many
 // tokens there are.
@@ -40,13 +41,18 @@ class TokenFile {
   // What tells one state of the file from another: device, inode, size, both times.
   using Stamp = std::array<long, 7>;
   Stamp look() const;
-  // Throws `InvalidArgument`.
+  // Reads `digests_`, and remembers of which state of the file they are if that is certain. Throws
+  // `InvalidArgument`.
+  void load();
   std::vector<std::string> read() const;
 
   const std::string path_;
   const Log log_;
   std::mutex mutex_;
-  Stamp stamp_{};
+  // Empty: the file is to be read.
+  std::optional<Stamp> stamp_{};
+  // Why it could not be, if it could not the last time.
+  std::string refused_{};
   // SHA-256 of each, in hex: of one length, so that comparing them says nothing of a token's.
   std::vector<std::string> digests_;
 };

@@ -1,9 +1,12 @@
 #include "casemate/mcp/http_tokens.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -79,6 +82,35 @@ TEST_F(TokenFileTest, WithoutAUsableFileNobodyIsLetInUntilThereIsOne) {
   EXPECT_EQ(logged_.find(kOne), std::string::npos);
   write(kOne);
   EXPECT_TRUE(tokens.caller_of(kOne));
+}
+
+TEST_F(TokenFileTest, WhatCouldNotBeReadForAMomentIsReadTheNextTime) {
+  write(kOne);
+  TokenFile tokens(path_, log_);
+  write(kOther);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto refused = tokens.caller_of(kOther);
+  const auto refused_again = tokens.caller_of(kOther);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(refused);
+  EXPECT_FALSE(refused_again);
+  EXPECT_EQ(logged_.find("nobody"), logged_.rfind("nobody")) << "said once";
+  EXPECT_TRUE(tokens.caller_of(kOther));
+}
+
+TEST_F(TokenFileTest, AChangeThatLeavesSizeAndTimesCountsToo) {
+  write(kOne);
+  TokenFile tokens(path_, log_);
+  struct stat status{};
+  ASSERT_EQ(stat(path_.c_str(), &status), 0);
+  std::ofstream(path_) << std::string(kOne.size(), 'y');  // the same inode
+  const std::array<timespec, 2> times{status.st_atim, status.st_mtim};
+  ASSERT_EQ(utimensat(AT_FDCWD, path_.c_str(), times.data(), 0), 0);
+  EXPECT_FALSE(tokens.caller_of(kOne));
+  EXPECT_TRUE(tokens.caller_of(std::string(kOne.size(), 'y')));
 }
 
 }  // namespace

@@ -19,6 +19,32 @@ MessageFault invalid(std::string_view why, std::optional<RequestId> id = std::nu
   return {ErrorCode::invalid_request, fmt::format("Invalid request: {}", why), std::move(id)};
 }
 
+// Of memory behind a value, as Boost.JSON lays it out: a value has 16 bytes, an entry of an object
+// 32 and its place in the table, a string over 14 letters stands apart with a head of its own.
+constexpr std::size_t kHead = 16;
+constexpr std::size_t kShortString = 14;
+
+std::size_t memory_behind(const json::value& value);
+
+std::size_t memory_behind(const json::object& object) {
+  std::size_t bytes =
+      kHead + object.capacity() * (sizeof(json::key_value_pair) + sizeof(std::uint32_t));
+  for (const auto& entry : object) bytes += entry.key().size() + 1 + memory_behind(entry.value());
+  return bytes;
+}
+
+std::size_t memory_behind(const json::value& value) {
+  if (const json::string* text = value.if_string()) {
+    return text->capacity() > kShortString ? text->capacity() + kHead : 0;
+  }
+  if (const json::object* object = value.if_object()) return memory_behind(*object);
+  const json::array* array = value.if_array();
+  if (array == nullptr) return 0;
+  std::size_t bytes = kHead + array->capacity() * sizeof(json::value);
+  for (const json::value& each : *array) bytes += memory_behind(each);
+  return bytes;
+}
+
 Part read_response(json::object&& object, std::optional<RequestId> id) {
   if (!id) return invalid("a response without a valid id");
   Message message;
@@ -28,6 +54,7 @@ Part read_response(json::object&& object, std::optional<RequestId> id) {
   if (json::value* value = object.if_contains("result"); value != nullptr && value->is_object()) {
     result = std::move(value->get_object());
   }
+  message.is_error = object.contains("error");
   message.params = std::make_shared<const json::object>(std::move(result));
   return message;
 }
@@ -69,6 +96,7 @@ Part read_one(json::value&& value) {
       message.params_fault = true;
     }
   }
+  message.bytes = sizeof message + message.method.size() + memory_behind(params);
   message.params = std::make_shared<const json::object>(std::move(params));
   return message;
 }
@@ -112,6 +140,10 @@ Received read_message(std::string_view text, const MessageBounds& bounds) {
   } catch (const JsonError& error) {
     return only({ErrorCode::parse_error, fmt::format("Parse error: {}", error.what()), {}});
   }
+  if (memory_behind(value) > bounds.max_memory_bytes) {
+    return only(invalid(
+        fmt::format("a message takes at most {} bytes of memory", bounds.max_memory_bytes)));
+  }
   Received received;
   json::array* batch = value.if_array();
   if (batch == nullptr) {
@@ -123,9 +155,6 @@ Received read_message(std::string_view text, const MessageBounds& bounds) {
     }
     received.batch = true;
     for (json::value& one : *batch) received.parts.push_back(read_one(std::move(one)));
-  }
-  for (auto& part : received.parts) {
-    if (auto* message = std::get_if<Message>(&part)) message->bytes = text.size();
   }
   return received;
 }

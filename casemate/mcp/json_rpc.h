@@ -34,6 +34,8 @@ enum class ErrorCode : int {
 struct MessageBounds {
   // Of the text, without the newline or the HTTP framing around it. That of a tool's arguments.
   std::size_t max_bytes = 8 * 1024 * 1024;
+  // Of memory that it takes once it was read: a value of two letters takes sixteen bytes.
+  std::size_t max_memory_bytes = 32 * 1024 * 1024;
   // Messages in one batch.
   std::size_t max_batch = 100;
 };
@@ -72,7 +74,9 @@ struct Message {
   std::shared_ptr<const boost::json::object> params;
   // `params` was there and is no object.
   bool params_fault = false;
-  // Of the text that it came in.
+  // A response that is an error.
+  bool is_error = false;
+  // Of memory that it holds.
   std::size_t bytes = 0;
 };
 

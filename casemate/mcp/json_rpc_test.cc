@@ -119,5 +119,32 @@ TEST(JsonRpc, WritesAnErrorWithoutAnIdAsTheRevisionHasIt) {
             R"({"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}})");
 }
 
+TEST(JsonRpc, AMessageIsWeighedByTheMemoryThatItHolds) {
+  const auto weight = [](const std::string& params) {
+    const Received received =
+        read_message(R"({"jsonrpc":"2.0","id":1,"method":"m","params":)" + params + "}");
+    return std::get<Message>(received.parts.at(0)).bytes;
+  };
+  std::string numbers = "1";
+  for (int at = 0; at < 10'000; ++at) numbers += ",1";
+  EXPECT_GE(weight(R"({"a":[)" + numbers + "]}"), 160'000u) << "in 20 kB of text";
+  EXPECT_GE(weight(R"({"a":")" + std::string(50'000, 'x') + R"("})"), 50'000u);
+  std::string entries = R"("k":1)";
+  for (int at = 0; at < 1000; ++at) entries += ",\"k" + std::to_string(at) + "\":1";
+  EXPECT_GE(weight("{" + entries + "}"), 36'000u);
+  EXPECT_LT(weight("{}"), 1000u);
+}
+
+TEST(JsonRpc, AMessageThatUnfoldsToTooMuchIsRefused) {
+  const MessageBounds bounds{.max_bytes = 100'000, .max_memory_bytes = 100'000};
+  std::string numbers = "1";
+  for (int at = 0; at < 10'000; ++at) numbers += ",1";
+  const Received received = read_message(
+      R"({"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[)" + numbers + "]}}", bounds);
+  const auto& fault = std::get<MessageFault>(received.parts.at(0));
+  EXPECT_EQ(fault.code, ErrorCode::invalid_request);
+  EXPECT_NE(fault.message.find("memory"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace casemate::mcp

@@ -8,6 +8,7 @@
 #include "casemate/base/json.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
+#include "casemate/mcp/asking.h"
 #include "casemate/mcp/media_type.h"
 #include "casemate/mcp/serving.h"
 #include "casemate/tool/refusals.h"
@@ -74,16 +75,27 @@ json::object resource_json(const ServerState& server, const PublishedArtifact& p
   return resource;
 }
 
+bool is_offered(const ServedTool& served, const Request& request) {
+  return served.tool.approval_mode() != ApprovalMode::always_require ||
+         request.peer->server->options.approve || request.context.abilities.elicitation;
+}
+
 std::string list_tools(const Request& request) {
   if (cursor_of(*request.message.params)) {
     throw RequestRefused(ErrorCode::invalid_params, "'cursor' was never given: there is one page");
   }
   const ServerOptions& options = request.peer->server->options;
   json::array tools;
+  Kept kept = Kept::by_anybody;
   for (const ServedTool& served : options.tools) {
+    // What is listed then depends on who asks.
+    if (served.tool.approval_mode() == ApprovalMode::always_require && !options.approve) {
+      kept = Kept::by_nobody;
+    }
+    if (!is_offered(served, request)) continue;
     tools.push_back(tool_json(served, request.context, options.conversations.handles));
   }
-  return finished_result(request, {{"tools", std::move(tools)}}, Kept::by_anybody);
+  return finished_result(request, {{"tools", std::move(tools)}}, kept);
 }
 
 std::string list_resources(const Request& request) {
@@ -131,6 +143,26 @@ std::string read_resource(const Request& request) {
     content["blob"] = encode_base64(bytes);
   }
   return finished_result(request, {{"contents", json::array{std::move(content)}}}, Kept::by_nobody);
+}
+
+std::string call_host_method(const Request& request, RunningCall& call, Exchange& exchange) {
+  const HostMethod& method = request.peer->server->options.methods.at(request.message.method);
+  Asking asking(request, call, exchange);
+  json::object result;
+  try {
+    const Asking::Current current(asking);
+    result = method.answer(*request.message.params);
+  } catch (const NoSuchResource& missing) {
+    refuse_resource(request.context, missing.uri());
+  } catch (const InvalidArgument& refusal) {
+    throw RequestRefused(ErrorCode::invalid_params, refusal.message());
+  }
+  if (auto questions = asking.instead_of_result(Asking::Outcome::done)) return *questions;
+  if (request.context.features().stateless && method.keep_for) {
+    result["ttlMs"] = method.keep_for->count();
+    result["cacheScope"] = "private";
+  }
+  return finished_result(request, std::move(result), Kept::not_cacheable);
 }
 
 }  // namespace casemate::mcp

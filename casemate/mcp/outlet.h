@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 #include <string>
 
 namespace casemate::mcp {
@@ -10,6 +11,8 @@ struct Outgoing {
   enum class Kind : std::uint8_t {
     // An answer, or a batch of answers.
     reply,
+    // A request of ours to the client: never dropped, like an answer.
+    request,
     notification,
   };
 
@@ -25,9 +28,9 @@ struct Outgoing {
 // POST. Implemented by a transport; called from any thread, also from several at once and from
 // within `Peer::receive`.
 //
-// Memory is the transport's to bound, by bytes. A reply is never dropped while somebody may read
-// it: there are no more of them than requests, of which the server holds a bounded number.
-// Notifications over the bound are dropped.
+// Memory is the transport's to bound, by bytes. Notifications over the bound are dropped; of
+// replies a transport either has no more begun than it has room for, or gives up clients that do
+// not read.
 class Outlet {
  public:
   virtual ~Outlet() = default;
@@ -38,6 +41,13 @@ class Outlet {
   // Nothing more will be sent for that `receive`. Called exactly once each, after the last `send`,
   // also when there was nothing to say (notifications, cancelled requests).
   virtual void finished() noexcept = 0;
+
+  // Whether an answer that takes a while may be begun: false while too much that was sent before
+  // waits for the client. A transport that gives up such clients always has room.
+  virtual bool has_room() { return true; }
+
+  // Waits for room, on a thread that runs calls; false when `stop` was requested before there was.
+  virtual bool wait_for_room(const std::stop_token& /*stop*/) { return true; }
 };
 
 }  // namespace casemate::mcp

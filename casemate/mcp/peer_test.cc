@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <latch>
 #include <string>
 
 #include "casemate/core/errors.h"
@@ -12,20 +11,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-std::shared_ptr<Peer> connect(const Server& server, std::string_view revision = "") {
-  auto peer = server.connect({"test", true});
-  if (!revision.empty()) answer(*peer, initialize(revision));
-  return peer;
-}
-
-std::int64_t error_code(const json::object& reply) {
-  return reply.contains("error") ? reply.at("error").at("code").as_int64() : 0;
-}
-
-std::string first_text(const json::object& reply) {
-  return std::string(reply.at("result").at("content").at(0).at("text").as_string());
-}
 
 // MCP-04
 TEST(Peer, AgreesOnARevisionBothKnowOrOnItsNewest) {
@@ -275,176 +260,6 @@ TEST(Peer, HoldsHeadersAgainstTheBody) {
   EXPECT_EQ(error_code(answer(*peer, text, &broken)), -32020);
 }
 
-TEST(Peer, GivesEachStatelessCallAConversationOfItsOwnAndASessionOne) {
-  std::mutex mutex;
-  std::vector<std::string> ended;
-  ServerOptions options = test_options();
-  options.conversations.end = [&](std::string_view thread_id) {
-    const std::lock_guard lock(mutex);
-    ended.emplace_back(thread_id);
-  };
-  const Server server(std::move(options));
-  const auto peer = connect(server, "2025-11-25");
-  const std::string session = first_text(answer(*peer, call("1", "where", "{}")));
-  EXPECT_EQ(first_text(answer(*peer, call("1", "where", "{}"))), session);
-  const std::string where = stateless("tools/call", R"(,"name":"where")");
-  const std::string one = first_text(answer(*peer, where));
-  const std::string two = first_text(answer(*peer, where));
-  EXPECT_NE(one, session);
-  EXPECT_NE(one, two);
-  peer->close();
-  server.stop(std::chrono::seconds(30));
-  EXPECT_THAT(ended, testing::UnorderedElementsAre(one, two, session));
-}
-
-TEST(Peer, GoesOnInAConversationByItsHandleForItsOwnerOnly) {
-  ServerOptions options = test_options();
-  options.conversations.handles = Handles::yes;
-  options.conversations.max_handles = 2;
-  const Server server(std::move(options));
-  const auto peer = server.connect({"me", true});
-  const auto where = [](Peer& who, std::string_view handle) {
-    const std::string arguments =
-        handle.empty() ? "{}" : R"({"conversation":")" + std::string(handle) + R"("})";
-    return answer(who, stateless("tools/call", R"(,"name":"where","arguments":)" + arguments));
-  };
-  const json::object first = where(*peer, "");
-  const std::string handle(
-      first.at("result").at("structuredContent").at("conversation").as_string());
-  EXPECT_GE(handle.size(), 32U);
-  EXPECT_NE(first_text(first), "mcp-" + handle) << "the key is no secret, the handle is";
-  EXPECT_THAT(serialise_json(first), HasSubstr("conversation: " + handle));
-  EXPECT_EQ(first_text(where(*peer, handle)), first_text(first));
-  const auto other = server.connect({"another", true});
-  for (const json::object& refused : {where(*other, handle), where(*peer, std::string(32, '0'))}) {
-    EXPECT_TRUE(refused.at("result").at("isError").as_bool());
-    EXPECT_THAT(first_text(refused), HasSubstr("'conversation'"));
-  }
-  where(*peer, "");
-  EXPECT_THAT(first_text(where(*peer, "")), HasSubstr("too many conversations"));
-  const json::object list = answer(*peer, stateless("tools/list"));
-  EXPECT_TRUE(list.at("result")
-                  .at("tools")
-                  .at(0)
-                  .at("inputSchema")
-                  .at("properties")
-                  .as_object()
-                  .contains("conversation"));
-}
-
-TEST(Peer, ForgetsAConversationWhoseHandleNobodyWillKnow) {
-  ServerOptions options = test_options();
-  options.conversations.handles = Handles::yes;
-  options.conversations.max_handles = 1;
-  std::latch over(2);
-  options.conversations.end = [&over](std::string_view) { over.count_down(); };
-  const Server server(std::move(options));
-  const auto peer = server.connect({"me", true});
-  answer(*peer, stateless("tools/call", R"(,"name":"fail")"));
-  const auto outlet = std::make_shared<RecordingOutlet>();
-  std::string waiting = stateless("tools/call", R"(,"name":"wait")");
-  waiting.replace(waiting.find(R"("_meta":{)"), 9, R"("_meta":{"progressToken":1,)");
-  peer->receive(read_message(waiting), outlet);
-  outlet->first(1);
-  sent_for(*peer,
-           R"({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}})");
-  outlet->all();
-  over.wait();
-  EXPECT_EQ(server.stop(std::chrono::seconds(30)), 0U);
-}
-
-TEST(Peer, ForgetsAConversationThatNobodyUsed) {
-  ServerOptions options = test_options();
-  options.conversations.handles = Handles::yes;
-  options.conversations.idle = std::chrono::milliseconds(1);
-  std::latch over(1);
-  options.conversations.end = [&over](std::string_view) { over.count_down(); };
-  const Server server(std::move(options));
-  const auto peer = server.connect({"me", true});
-  const json::object first = answer(*peer, stateless("tools/call", R"(,"name":"where")"));
-  over.wait();
-  const std::string handle(
-      first.at("result").at("structuredContent").at("conversation").as_string());
-  const json::object gone =
-      answer(*peer, stateless("tools/call", R"(,"name":"where","arguments":{"conversation":")" +
-                                                handle + R"("})"));
-  EXPECT_TRUE(gone.at("result").at("isError").as_bool());
-}
-
-TEST(Peer, ReadsAnArtifactByItsAddressForItsOwnerOnly) {
-  const Server server(test_options());
-  const auto peer = server.connect({"me", true});
-  answer(*peer, initialize("2025-11-25"));
-  const auto land = [&peer](std::string_view name) {
-    const json::object reply =
-        answer(*peer, call("1", "land", R"({"name":")" + std::string(name) + R"("})"));
-    const json::value& link = reply.at("result").at("content").at(1);
-    EXPECT_EQ(link.at("uri"),
-              reply.at("result").at("structuredContent").at("artifacts").at(0).at("uri"));
-    EXPECT_THAT(serialise_json(reply), Not(HasSubstr("/host/")));
-    return std::string(link.at("uri").as_string());
-  };
-  const auto read = [](Peer& who, std::string_view uri) {
-    return answer(who, R"({"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":")" +
-                           std::string(uri) + R"("}})");
-  };
-  const std::string uri = land("a b/\xc3\xa4.CSV");
-  EXPECT_THAT(uri, testing::MatchesRegex("casemate://artifact/[0-9a-f]+/a%20b/%C3%A4.CSV"));
-  const json::object content = read(*peer, uri).at("result").at("contents").at(0).as_object();
-  EXPECT_EQ(content.at("text"), "hello");
-  EXPECT_EQ(content.at("mimeType"), "text/csv");
-  EXPECT_EQ(read(*peer, land("x.png")).at("result").at("contents").at(0).at("blob"), "aGVsbG8=");
-  EXPECT_EQ(read(*peer, land("bytes.txt")).at("result").at("contents").at(0).at("blob"), "//4=");
-  EXPECT_FALSE(read(*peer, land("noext"))
-                   .at("result")
-                   .at("contents")
-                   .at(0)
-                   .as_object()
-                   .contains("mimeType"));
-  EXPECT_EQ(error_code(read(*peer, land("gone.txt"))), -32002);
-  const auto other = server.connect({"another", true});
-  answer(*other, initialize("2025-11-25"));
-  for (const std::string& wrong :
-       {uri + "x", uri.substr(0, uri.size() - 1), std::string("file:///etc/passwd"),
-        std::string("casemate://artifact/../../etc/passwd")}) {
-    EXPECT_EQ(error_code(read(*peer, wrong)), -32002) << wrong;
-  }
-  EXPECT_EQ(error_code(read(*other, uri)), -32002);
-  EXPECT_EQ(error_code(answer(*peer, stateless("resources/read", R"(,"uri":"x")"))), -32602);
-}
-
-TEST(Peer, ListsWhatLandedForTheCallerInPages) {
-  const Server server(test_options());
-  const auto peer = server.connect({"me", true});
-  answer(*peer, initialize("2025-11-25"));
-  for (int at = 0; at < 101; ++at) answer(*peer, call("1", "land", R"({"name":"a.csv"})"));
-  const auto list = [](Peer& who, const std::string& params) {
-    return answer(who,
-                  R"({"jsonrpc":"2.0","id":1,"method":"resources/list","params":)" + params + "}");
-  };
-  const json::object first = list(*peer, "{}").at("result").as_object();
-  EXPECT_EQ(first.at("resources").as_array().size(), 100U);
-  const std::string cursor(first.at("nextCursor").as_string());
-  const json::object second =
-      list(*peer, R"({"cursor":")" + cursor + R"("})").at("result").as_object();
-  EXPECT_EQ(second.at("resources").as_array().size(), 1U);
-  EXPECT_FALSE(second.contains("nextCursor"));
-  for (const char* wrong : {R"({"cursor":"x"})", R"({"cursor":5})", R"({"cursor":"999999"})"}) {
-    EXPECT_EQ(error_code(list(*peer, wrong)), -32602);
-  }
-  const auto other = server.connect({"another", true});
-  answer(*other, initialize("2025-11-25"));
-  EXPECT_TRUE(list(*other, "{}").at("result").at("resources").as_array().empty());
-  // Many may be nobody in particular: each is listed its own only.
-  const auto anybody = server.connect({});
-  answer(*anybody, initialize("2025-11-25"));
-  answer(*anybody, call("1", "land", R"({"name":"a.csv"})"));
-  const auto somebody = server.connect({});
-  answer(*somebody, initialize("2025-11-25"));
-  EXPECT_EQ(list(*anybody, "{}").at("result").at("resources").as_array().size(), 1U);
-  EXPECT_TRUE(list(*somebody, "{}").at("result").at("resources").as_array().empty());
-}
-
 TEST(Peer, AsksForApprovalWhereAToolWantsIt) {
   const auto served = [](Approver approve) {
     ServerOptions options;
@@ -457,6 +272,7 @@ TEST(Peer, AsksForApprovalWhereAToolWantsIt) {
   };
   std::vector<std::string> lines;
   ServerOptions without = served({});
+  without.ask_clients = AskClients::no;
   without.log = [&lines](LogLevel, std::string_view text) { lines.emplace_back(text); };
   const Server nobody(std::move(without));
   EXPECT_TRUE(nobody.tool_names().empty());
@@ -515,23 +331,43 @@ TEST(Peer, StopsEverythingWhenItsClientHasGone) {
   EXPECT_EQ(server.in_flight(), 0U);
 }
 
-// MCP-18
-TEST(Peer, RefusesWhatIsMoreThanMayWait) {
-  ServerOptions options = test_options();
-  options.calls = {.max_running = 1, .max_waiting = 1};
-  const Server server(std::move(options));
-  const auto peer = connect(server, "2025-11-25");
-  const auto running = std::make_shared<RecordingOutlet>();
-  peer->receive(read_message(call("1", "wait", "{}", R"({"progressToken":1})")), running);
-  running->first(1);
-  const auto waiting = std::make_shared<RecordingOutlet>();
-  peer->receive(read_message(call("2", "echo", R"({"text":"a"})")), waiting);
-  const auto refused = sent_for(*peer, call("3", "echo", R"({"text":"a"})"));
-  EXPECT_THAT(refused.at(0).text, HasSubstr("-32603"));
-  EXPECT_EQ(refused.at(0).http_status, 429);
+TEST(Peer, CancelsWhatAnExchangeStartedAndNothingThatHasItsIdSince) {
+  const Server server(test_options());
+  const auto peer = connect(server, "2025-03-26");
+  const std::string waiting = call("5", "wait", "{}", R"({"progressToken":1})");
+  const auto first = std::make_shared<RecordingOutlet>();
+  const Unanswered batch = peer->receive(
+      read_message("[" + waiting + "," + call("6", "wait", "{}", R"({"progressToken":1})") + "]"),
+      first);
+  first->first(2);
   sent_for(*peer,
-           R"({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}})");
-  EXPECT_EQ(waiting->all().size(), 1U) << "its turn came";
+           R"({"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}})");
+  const auto second = std::make_shared<RecordingOutlet>();
+  peer->receive(read_message(waiting), second);
+  second->first(1);
+  EXPECT_EQ(peer->in_flight(), 2U);
+  peer->cancel(batch);
+  first->all();
+  EXPECT_EQ(peer->in_flight(), 1U) << "the later one goes on";
+  peer->cancel(batch);
+  peer->cancel(Unanswered());
+  EXPECT_EQ(peer->in_flight(), 1U);
+}
+
+TEST(Peer, ABatchBelongsToItsSessionWhateverAPartSaysOfItself) {
+  const Server server(test_options());
+  for (const char* revision : {"2024-11-05", "2025-03-26"}) {
+    const auto sent =
+        sent_for(*connect(server, revision),
+                 "[" + stateless("tools/list") + R"(,{"jsonrpc":"2.0","id":2,"method":"ping"},5])");
+    ASSERT_EQ(sent.size(), 1U);
+    const json::array answers = parse_json(sent[0].text).as_array();
+    ASSERT_EQ(answers.size(), 3U) << sent[0].text;
+    EXPECT_EQ(answers[0].at("id"), 1);
+    EXPECT_EQ(answers[0].at("error").at("code"), -32600);
+    EXPECT_TRUE(answers[1].as_object().contains("result"));
+    EXPECT_TRUE(answers[2].at("id").is_null()) << "as these revisions have it";
+  }
 }
 
 TEST(Server, RefusesNamesThatAreNoToolsOrThereTwice) {

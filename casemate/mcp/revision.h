@@ -44,6 +44,8 @@ struct RevisionFeatures {
   bool progress_message = false;
   // `structuredContent` of a result, links to resources in it, `_meta` of a tool.
   bool structured = false;
+  // The client's user can be asked.
+  bool elicitation = false;
   // An error about a message whose id could not be read has no id at all; before, JSON-RPC's null.
   bool error_without_id = false;
   // A resource that is not there has a code of its own (-32002).

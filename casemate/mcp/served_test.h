@@ -6,6 +6,7 @@
 
 #include <boost/json.hpp>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -93,6 +94,22 @@ inline constexpr std::string_view kStatelessMeta =
 inline std::string stateless(std::string_view method, std::string_view params = "") {
   return R"({"jsonrpc":"2.0","id":1,"method":")" + std::string(method) + R"(","params":{"_meta":)" +
          std::string(kStatelessMeta) + std::string(params) + "}}";
+}
+
+// With a session of that revision; without one, of none.
+inline std::shared_ptr<Peer> connect(const Server& server, std::string_view revision = "") {
+  auto peer = server.connect({"test", true});
+  if (!revision.empty()) answer(*peer, initialize(revision));
+  return peer;
+}
+
+// 0 for a result.
+inline std::int64_t error_code(const json::object& reply) {
+  return reply.contains("error") ? reply.at("error").at("code").as_int64() : 0;
+}
+
+inline std::string first_text(const json::value& reply) {
+  return std::string(reply.at("result").at("content").at(0).at("text").as_string());
 }
 
 }  // namespace casemate::mcp

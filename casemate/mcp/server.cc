@@ -58,6 +58,16 @@ void check_tools(const ServerOptions& options) {
 // What needs approval and has nobody to give it.
 void leave_out_unapprovable(ServerOptions& options) {
   if (options.approve) return;
+  if (options.ask_clients == AskClients::yes) {
+    for (const ServedTool& served : options.tools) {
+      if (served.tool.approval_mode() != ApprovalMode::always_require) continue;
+      write_log(options.log, LogLevel::info,
+                fmt::format("tool '{}' asks for approval before each call: it is served to clients "
+                            "that can ask their user",
+                            served.tool.name()));
+    }
+    return;
+  }
   std::erase_if(options.tools, [&options](const ServedTool& served) {
     if (served.tool.approval_mode() != ApprovalMode::always_require) return false;
     write_log(options.log, LogLevel::warning,

@@ -83,6 +83,12 @@ void check_routing_headers(const Message& message, const Headers& headers) {
 
 }  // namespace
 
+bool says_stateless(const Message& message) {
+  if (message.method == "server/discover") return true;
+  const json::value* meta = message.params->if_contains("_meta");
+  return meta != nullptr && meta->is_object() && meta->get_object().contains(kVersionKey);
+}
+
 bool is_stateless(const Received& received, const Headers* headers) {
   if (headers != nullptr) {
     const auto version = headers->find("mcp-protocol-version");
@@ -90,12 +96,7 @@ bool is_stateless(const Received& received, const Headers* headers) {
   }
   for (const auto& part : received.parts) {
     const auto* message = std::get_if<Message>(&part);
-    if (message == nullptr) continue;
-    if (message->method == "server/discover") return true;
-    const json::value* meta = message->params->if_contains("_meta");
-    if (meta != nullptr && meta->is_object() && meta->get_object().contains(kVersionKey)) {
-      return true;
-    }
+    if (message != nullptr && says_stateless(*message)) return true;
   }
   return false;
 }
@@ -123,7 +124,9 @@ RequestContext stateless_context(const Message& message, const Headers* headers)
   if (info != nullptr && !info->is_object()) {
     refuse_meta(fmt::format("'{}' must be an object", kClientKey));
   }
-  RequestContext context{.revision = kStateless, .progress_token = progress_token_of(meta)};
+  RequestContext context{.revision = kStateless,
+                         .progress_token = progress_token_of(meta),
+                         .abilities = abilities_of(client->get_object())};
   if (const json::value* level = meta.if_contains(kLogLevelKey); level != nullptr) {
     if (level->is_string()) context.log_level = find_severity(level->get_string());
     if (!context.log_level) refuse_meta(fmt::format("'{}' is no log level", kLogLevelKey));

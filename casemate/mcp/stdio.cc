@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <string>
@@ -50,6 +51,13 @@ class PendingOutput final : public Outlet {
 
   void finished() noexcept override { sys::raise_event(wake_.get()); }
 
+  bool has_room() override { return !is_full(); }
+
+  bool wait_for_room(const std::stop_token& stop) override {
+    std::unique_lock lock(mutex_);
+    return room_.wait(lock, stop, [this] { return closed_ || bytes_ <= max_bytes_; });
+  }
+
   int wake() const { return wake_.get(); }
 
   bool is_full() const {
@@ -72,6 +80,7 @@ class PendingOutput final : public Outlet {
   void written(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     bytes_ -= bytes;
+    if (bytes_ <= max_bytes_) room_.notify_all();
     written_ += bytes;
     if (written_ < messages_.front().size()) return;
     messages_.pop_front();
@@ -83,12 +92,14 @@ class PendingOutput final : public Outlet {
     closed_ = true;
     messages_.clear();
     bytes_ = 0;
+    room_.notify_all();
   }
 
  private:
   const std::size_t max_bytes_;
   const sys::UniqueFd wake_ = sys::make_event();
   mutable std::mutex mutex_;
+  std::condition_variable_any room_;
   std::deque<std::string> messages_;
   std::size_t written_ = 0;
   std::size_t bytes_ = 0;

@@ -13,8 +13,9 @@ namespace casemate::mcp {
 struct StdioOptions {
   int in = 0;
   int out = 1;
-  // What waits for a client that does not read. Over it nothing more is read of the input, and
-  // notifications are dropped. Answers to calls that run come on top: so many as may run.
+  // What waits for a client that does not read. Over it nothing more is read of the input, calls
+  // and reads of artifacts that wait are not begun, and notifications are dropped. Answers to calls
+  // that run come on top, so many as may run, and one artifact.
   std::size_t max_pending_bytes = 1024 * 1024;
 };
 

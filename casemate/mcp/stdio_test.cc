@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <string>
 #include <thread>
@@ -135,6 +136,47 @@ TEST_P(Stdio, ReadsNoMoreOfAClientThatDoesNotRead) {
   EXPECT_EQ(join(), StdioEnd::end_of_input) << "nobody has to read for it to end";
 }
 
+// Serves artifacts of 200 kB, and is asked for so many of one.
+class StdioOfArtifacts : public Stdio {
+ protected:
+  void ask_for(int reads) {
+    ServerOptions options = test_options();
+    options.read_artifact = [this](const LandedArtifact&, std::uint64_t) {
+      ++begun_;
+      return std::string(200'000, 'x');
+    };
+    start(std::move(options), 1000);
+    send(initialize("2025-03-26") + "\n" + call("1", "land", R"({"name":"a.txt"})") + "\n");
+    read_line();
+    std::string landed = read_line();
+    landed.erase(0, landed.find("casemate://"));
+    const std::string uri = landed.substr(0, landed.find('"'));
+    for (int id = 0; id < reads; ++id) {
+      send(R"({"jsonrpc":"2.0","id":)" + std::to_string(id) +
+           R"(,"method":"resources/read","params":{"uri":")" + uri + "\"}}\n");
+    }
+  }
+  std::atomic<int> begun_ = 0;
+};
+
+TEST_P(StdioOfArtifacts, BeginsNoMoreThanAClientThatReadsSlowlyHasRoomFor) {
+  constexpr int kReads = 40;
+  ask_for(kReads);
+  for (int read = 0; read < kReads; ++read) {
+    // What the pipe or the socket holds, what waits behind it, and what was begun since.
+    EXPECT_LE(begun_, read + 5);
+    EXPECT_GT(read_line().size(), 200'000U);
+  }
+  to_server_.reset();
+  EXPECT_EQ(join(), StdioEnd::end_of_input);
+}
+
+TEST_P(StdioOfArtifacts, EndsThoughCallsWaitForRoom) {
+  ask_for(20);
+  to_server_.reset();
+  EXPECT_EQ(join(), StdioEnd::end_of_input);
+}
+
 TEST_P(Stdio, EndsWhenItIsToldTo) {
   start();
   send(std::string(kPing) + "\n");
@@ -149,8 +191,9 @@ TEST_P(Stdio, EndsWhenNobodyReadsAnyMore) {
   EXPECT_EQ(join(), StdioEnd::output_closed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, Stdio, testing::Values(false, true),
-                         [](const auto& kind) { return kind.param ? "Sockets" : "Pipes"; });
+constexpr auto name_of = [](const auto& kind) { return kind.param ? "Sockets" : "Pipes"; };
+INSTANTIATE_TEST_SUITE_P(Over, Stdio, testing::Values(false, true), name_of);
+INSTANTIATE_TEST_SUITE_P(Over, StdioOfArtifacts, testing::Values(false, true), name_of);
 
 }  // namespace
 }  // namespace casemate::mcp

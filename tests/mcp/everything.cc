@@ -1,15 +1,15 @@
-// The server that the public conformance suites are run against: our module with the tools that
-// they ask for by name, over HTTP with `casemate mcp`'s options for it, or over standard input and
-// output.
+// The server that the public conformance suites are run against: our module with the tools, prompts
+// and resources that they ask for by name, over HTTP with `casemate mcp`'s options for it, or over
+// standard input and output.
 
 #include <exception>
 #include <span>
+#include <utility>
 
 #include "apps/casemate/console.h"
 #include "apps/casemate/mcp_http.h"
 #include "apps/casemate/refusal.h"
 #include "apps/casemate/stop_requests.h"
-#include "casemate/core/errors.h"
 #include "casemate/mcp/stdio.h"
 #include "tests/mcp/everything_tools.h"
 
@@ -25,10 +25,9 @@ int serve_everything(std::span<const char* const> words) {
   ServerOptions options;
   options.name = "mcp-everything";
   options.tools = everything::tools();
-  // There are resources, and none has landed.
-  options.read_artifact = [](const LandedArtifact&, std::uint64_t) -> std::string {
-    throw SandboxFileError("nothing has landed", ENOENT);
-  };
+  for (ServedTool& one : everything::asking_tools()) options.tools.push_back(std::move(one));
+  options.methods = everything::methods();
+  options.more_capabilities = everything::kCapabilities;
   options.log = log;
   if (http) {
     app::serve_over_http(std::move(options), *http, stop.token(),

@@ -23,14 +23,6 @@ void pause(const std::stop_token& stop) {
   never.wait_for(lock, stop, kStep, [] { return false; });
 }
 
-ServedTool tool(std::string name, std::string description,
-                std::function<ToolResult(const boost::json::object&, const ToolCall&)> run) {
-  return {
-      .tool = make_tool(
-          {.name = std::move(name), .description = std::move(description), .run = std::move(run)}),
-      .open_world = OpenWorld::no};
-}
-
 // Three steps, and so three messages of progress and of the log.
 ToolResult in_steps(const ToolCall& call, const char* first, const char* second,
                     const char* third) {
@@ -53,7 +45,26 @@ constexpr const char* kNewSchema = R"({
   "additionalProperties": false
 })";
 
+// A tool whose result consists of these blocks.
+ServedTool showing(std::string name, std::string description, boost::json::array content) {
+  ServedTool served = tool(std::move(name), std::move(description),
+                           [](const auto&, const auto&) { return ToolResult{.text = "shown"}; });
+  served.content = [content = std::move(content)](const ToolResult&) { return content; };
+  return served;
+}
+
 }  // namespace
+
+const char* const kPicture =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
+const char* const kSound = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQIAAAAAAA==";
+
+ServedTool tool(std::string name, std::string description, Run run, std::string parameters) {
+  ToolParts parts{
+      .name = std::move(name), .description = std::move(description), .run = std::move(run)};
+  if (!parameters.empty()) parts.parameters = std::move(parameters);
+  return {.tool = make_tool(std::move(parts)), .open_world = OpenWorld::no};
+}
 
 std::vector<ServedTool> tools() {
   std::vector<ServedTool> tools;
@@ -82,13 +93,28 @@ std::vector<ServedTool> tools() {
                        [](const auto&, const ToolCall& call) {
                          return in_steps(call, "begun", "half done", "all done");
                        }));
-  tools.push_back(
-      {.tool =
-           make_tool({.name = "json_schema_2020_12_tool",
-                      .description = "Has a schema with newer keywords.",
-                      .parameters = kNewSchema,
-                      .run = [](const auto&, const auto&) { return ToolResult{.text = "fits"}; }}),
-       .open_world = OpenWorld::no});
+  tools.push_back(tool(
+      "json_schema_2020_12_tool", "Has a schema with newer keywords.",
+      [](const auto&, const auto&) { return ToolResult{.text = "fits"}; }, kNewSchema));
+  const boost::json::object picture{
+      {"type", "image"}, {"data", kPicture}, {"mimeType", "image/png"}};
+  tools.push_back(showing("test_image_content", "Shows a picture.", {picture}));
+  tools.push_back(showing("test_audio_content", "Plays a sound.",
+                          {{{"type", "audio"}, {"data", kSound}, {"mimeType", "audio/wav"}}}));
+  tools.push_back(showing("test_embedded_resource", "Shows a whole resource.",
+                          {{{"type", "resource"},
+                            {"resource",
+                             {{"uri", "test://embedded-resource"},
+                              {"mimeType", "text/plain"},
+                              {"text", "This is an embedded resource content."}}}}}));
+  tools.push_back(showing("test_multiple_content_types", "Shows several things.",
+                          {{{"type", "text"}, {"text", "Multiple content types test:"}},
+                           picture,
+                           {{"type", "resource"},
+                            {"resource",
+                             {{"uri", "test://mixed-content-resource"},
+                              {"mimeType", "application/json"},
+                              {"text", R"({"test":"data","value":123})"}}}}}));
   return tools;
 }
 

@@ -1,11 +1,14 @@
 // `casemate mcp`.
 
+#include <malloc.h>
+
 #include <optional>
 #include <utility>
 
 #include "apps/casemate/config.h"
 #include "apps/casemate/console.h"
 #include "apps/casemate/host_variable.h"
+#include "apps/casemate/mcp_directories.h"
 #include "apps/casemate/mcp_http.h"
 #include "apps/casemate/mcp_options.h"
 #include "apps/casemate/mcp_server.h"
@@ -19,10 +22,26 @@
 #include "casemate/mcp/stdio.h"
 
 namespace casemate::app {
+namespace {
+
+// Answers may take tens of megabytes each and a server lives for long: what it does not use goes
+// back to the system. By itself glibc raises the size from which it does that to that of what was
+// freed (mallopt(3)), and keeps an arena a thread.
+void give_memory_back() {
+#ifdef __GLIBC__
+  constexpr int kOwnMappingBytes = 256 * 1024;
+  constexpr int kArenas = 2;
+  mallopt(M_MMAP_THRESHOLD, kOwnMappingBytes);
+  mallopt(M_ARENA_MAX, kArenas);
+#endif
+}
+
+}  // namespace
 
 int mcp_verb(const ParsedLine& line, const Config& config) {
   // Before any other thread: signals are its.
   const StopRequests stop;
+  give_memory_back();
   ServerLog server_log(line.has("-v") ? LogLevel::debug : LogLevel::warning);
   const Log log = server_log.log();
   Backends backends;
@@ -36,6 +55,7 @@ int mcp_verb(const ParsedLine& line, const Config& config) {
     refuse_unknown_backend(read.sandbox, backends);
     image = images::parse_image_reference(read.sandbox.image);
     http = mcp_http_options(given, log);
+    check_directories(read, mcp_http_files(given));
     options = std::move(read);
   });
   add_host_tools(options->sandbox, config.host_tools);

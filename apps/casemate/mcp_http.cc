@@ -65,7 +65,16 @@ std::optional<mcp::HttpOptions> mcp_http_options(const ParsedLine& line, const L
     throw InvalidArgument("--tls-cert and --tls-key go together", "give both or neither");
   }
   http.log = log;
+  mcp::HttpServer::check(http);
   return options;
+}
+
+std::vector<ServerFile> mcp_http_files(const ParsedLine& line) {
+  std::vector<ServerFile> files;
+  for (const char* option : {"--token-file", "--tls-cert", "--tls-key"}) {
+    if (line.has(option)) files.push_back({option, line.value_or(option, "")});
+  }
+  return files;
 }
 
 void serve_over_http(mcp::ServerOptions served, mcp::HttpOptions options,

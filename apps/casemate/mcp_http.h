@@ -7,7 +7,9 @@
 #include <optional>
 #include <stop_token>
 #include <string_view>
+#include <vector>
 
+#include "apps/casemate/mcp_directories.h"
 #include "apps/casemate/option_parser.h"
 #include "casemate/base/log.h"
 #include "casemate/mcp/http.h"
@@ -36,8 +38,12 @@ inline constexpr auto kMcpHttpOptions = std::to_array<OptionSpec>({
 });
 
 // What the line says of HTTP; absent without --http. Throws `InvalidArgument` for values that
-// cannot be, and for options of HTTP without --http. The token file is read here.
+// cannot be, and for options of HTTP without --http: what serving would refuse, but that the place
+// is taken. The token file is read here.
 std::optional<mcp::HttpOptions> mcp_http_options(const ParsedLine& line, const Log& log);
+
+// The files that the server would be run by: tokens, certificate, key.
+std::vector<ServerFile> mcp_http_files(const ParsedLine& line);
 
 // Listens until `stop`, after it has said where; then ends every session, lets what was answered
 // reach its clients for at most half a second, and ends the server. Throws as `mcp::HttpFront`

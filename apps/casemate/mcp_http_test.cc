@@ -49,6 +49,20 @@ TEST(McpHttp, ACertificateNeedsItsKey) {
                                   "--tls-cert");
 }
 
+TEST(McpHttp, WhatServingWouldRefuseIsRefusedBefore) {
+  const Scratch scratch;
+  expect_refusal<InvalidArgument>([] { options_of({"--http", "0.0.0.0:0"}); }, "bearer tokens");
+  expect_refusal<InvalidArgument>([] { options_of({"--http", "no.such.host.invalid:0"}); },
+                                  "leads to no address");
+  put(scratch / "pem", "no certificate");
+  expect_refusal<InvalidArgument>(
+      [&] {
+        options_of(
+            {"--http", "localhost:0", "--tls-cert", scratch / "pem", "--tls-key", scratch / "pem"});
+      },
+      "the certificate");
+}
+
 TEST(McpHttp, TheTokenFileIsReadAtTheStart) {
   const Scratch scratch;
   const std::string path = scratch / "tokens";

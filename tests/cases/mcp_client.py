@@ -1,69 +1,20 @@
 """A client of `casemate mcp` over standard input and output, for tests: every line that the server
-sends is held against the published schema of its revision where those are at hand."""
+sends is held against the published schema of its revision."""
 
 import json
-import os
+import sys
 import threading
 import time
 from pathlib import Path
 
 from harness import PROGRAM, Case
 
-ROOT = Path(__file__).resolve().parents[2]
-STATELESS = "2026-07-28"
-HANDSHAKE = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mcp"))
+from mcp_schemas import HANDSHAKE, STATELESS, check_message  # noqa: E402
+
 META = {"io.modelcontextprotocol/protocolVersion": STATELESS,
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {}}
-RESULTS = {"initialize": "InitializeResult", "tools/list": "ListToolsResult", "tools/call": "CallToolResult",
-           "resources/list": "ListResourcesResult", "resources/read": "ReadResourceResult",
-           "resources/templates/list": "ListResourceTemplatesResult", "server/discover": "DiscoverResult"}
-NOTIFICATIONS = {"notifications/progress": "ProgressNotification", "notifications/message": "LoggingMessageNotification"}
-
-
-def schemas_folder():
-    """Where the published schemas are: they are not ours to keep in this tree."""
-    given = os.environ.get("CASEMATE_MCP_SCHEMAS")
-    places = [Path(given)] if given else [above / "shared/mcp" for above in list(ROOT.parents)[:2]]
-    for place in places:
-        if (place / f"schema-{STATELESS}.json").exists():
-            return place
-    return None
-
-
-class Schemas:
-    """Null object where schemas or their reader are missing: `why_not` says so."""
-
-    def __init__(self):
-        self.folder, self.why_not, self.read = schemas_folder(), None, {}
-        try:
-            import jsonschema
-            self.library = jsonschema
-        except ImportError:
-            self.why_not = "python3-jsonschema is not installed"
-        if self.folder is None:
-            self.why_not = "the published schemas are not here: name their folder in CASEMATE_MCP_SCHEMAS"
-
-    def validator(self, revision, name):
-        schema = json.loads((self.folder / f"schema-{revision}.json").read_text())
-        key = "$defs" if "$defs" in schema else "definitions"
-        if name not in schema[key]:
-            raise AssertionError(f"{revision} has no {name}")
-        cls = self.library.validators.validator_for(schema)
-        return cls({"$ref": f"#/{key}/{name}", key: schema[key]})
-
-    def check(self, revision, name, value):
-        if self.why_not:
-            return
-        if (revision, name) not in self.read:
-            self.read[revision, name] = self.validator(revision, name)
-        errors = [f"{list(error.absolute_path)}: {error.message[:300]}"
-                  for error in self.read[revision, name].iter_errors(value)]
-        if errors:
-            raise AssertionError(f"not a {name} of {revision}: {errors}\n{json.dumps(value)[:1500]}")
-
-
-SCHEMAS = Schemas()
 
 
 class Client:
@@ -121,18 +72,10 @@ class Client:
         return message
 
     def hold_against_the_schema(self, message):
-        assert message["jsonrpc"] == "2.0", message
         method, stateless = self.methods.get(json.dumps(message.get("id")), (None, None))
         revision = stateless or self.revision
-        if revision is None or message.get("id", 0) is None:
-            return
-        if "error" in message:
-            older = revision in HANDSHAKE[:3]
-            SCHEMAS.check(revision, "JSONRPCError" if older else "JSONRPCErrorResponse", message)
-        elif "result" in message:
-            SCHEMAS.check(revision, RESULTS.get(method, "EmptyResult"), message["result"])
-        else:
-            SCHEMAS.check(revision, NOTIFICATIONS[message["method"]], message)
+        if revision is not None:
+            check_message(revision, method, message)
 
     def request(self, method, params=None, request_id=None, seconds=30):
         self.next_id += 1
@@ -209,4 +152,4 @@ class McpCase(Case):
         return result["content"][0]["text"]
 
 
-__all__ = ["Client", "HANDSHAKE", "META", "McpCase", "SCHEMAS", "STATELESS"]
+__all__ = ["Client", "HANDSHAKE", "META", "McpCase", "STATELESS"]

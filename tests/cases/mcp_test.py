@@ -16,7 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from harness import PRINT_NAMESPACE, PROGRAM, ROOT, SANITIZED, processes_in, ticks_now  # noqa: E402
-from mcp_client import HANDSHAKE, SCHEMAS, STATELESS, McpCase  # noqa: E402
+from mcp_client import HANDSHAKE, STATELESS, McpCase  # noqa: E402
+from mcp_schemas import check  # noqa: E402
 
 PING = {"jsonrpc": "2.0", "id": "ping", "method": "ping"}
 # Prints its namespace and then runs until somebody stops it.
@@ -25,11 +26,9 @@ FOREVER = PRINT_NAMESPACE + "import time\nwhile True: time.sleep(3600)"
 
 class Schema(unittest.TestCase):
     def test_messages_are_held_against_the_published_schemas(self):
-        if SCHEMAS.why_not:
-            self.skipTest(SCHEMAS.why_not)
-        SCHEMAS.check("2025-11-25", "EmptyResult", {})
+        check("2025-11-25", "EmptyResult", {})
         with self.assertRaises(AssertionError):
-            SCHEMAS.check(STATELESS, "ListToolsResult", {"tools": []})
+            check(STATELESS, "ListToolsResult", {"tools": []})
 
 
 class Telling(McpCase):
@@ -368,6 +367,37 @@ class Files(McpCase):
         self.assertNotIn("mimeType", result["content"][1])
         content = client.request("resources/read", {"uri": result["content"][1]["uri"]})["result"]["contents"][0]
         self.assertEqual(content["blob"], base64.b64encode(b"x").decode())
+
+    def test_an_address_stands_for_the_bytes_that_landed(self):
+        client = self.initialised("--out-dir", self.out, "--overwrite")
+        land = lambda text: client.call(f"open('a.txt', 'w').write({text!r})", outputs=["a.txt"])["content"][1]["uri"]  # noqa: E731
+        read = lambda uri: client.request("resources/read", {"uri": uri})  # noqa: E731
+        old = land("old")
+        self.assertEqual(read(old)["result"]["contents"][0]["text"], "old")
+        new = land("new")
+        self.assertError(read(old), -32002)
+        self.assertEqual(read(new)["result"]["contents"][0]["text"], "new")
+
+    def test_check_refuses_what_serving_refuses(self):
+        data, keys = self.dir / "data", self.dir / "keys"
+        for directory in (data, keys):
+            directory.mkdir()
+        for name in (data / "tokens", keys / "tokens"):
+            name.write_text("0123456789abcdefghijklmnop\n")
+        (keys / "pem").write_text("no certificate")
+        http = ["--http", "127.0.0.1:0"]
+        for wrong, word in ((["--files", data, "--out-dir", data / "new"], "lie in one another"),
+                            (["--http", "0.0.0.0:0"], "bearer tokens"),
+                            ([*http, "--token-file", keys / "missing"], "cannot be read"),
+                            ([*http, "--tls-cert", keys / "pem", "--tls-key", keys / "pem"], "certificate"),
+                            ([*http, "--files", data, "--token-file", data / "tokens"], "--token-file"),
+                            ([*http, "--out-dir", data, "--token-file", data / "tokens"], "--token-file")):
+            for check in ([], ["--check"]):
+                with self.subTest(wrong=word, check=check):
+                    self.assertRefused(self.run_argv(self.mcp_argv(*check, *wrong)), "InvalidArgument", word)
+                    self.assertFalse((data / "new").exists())
+        fine = self.mcp_argv("--check", *http, "--files", data, "--token-file", keys / "tokens", "--out-dir", self.out)
+        self.assertEqual(self.run_argv(fine).status, 0)
 
     def test_directories_that_overlap_are_refused(self):
         data = self.dir / "data"

@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from mcp_clients import BUILD, served
+from mcp_schemas import STATELESS, check_message
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 JSON_AND_EVENTS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -37,15 +38,27 @@ def connect(url):
 
 
 def post(url, body, head):
-    """(status, head, message): of an event stream its last message."""
+    """(status, head, message): of an event stream its last message. Each is held against its schema."""
     connection = connect(url)
     connection.request("POST", "/mcp", body, head)
     answer = connection.getresponse()
     text = answer.read().decode()
     connection.close()
     if answer.getheader("Content-Type") == "text/event-stream":
-        text = re.findall(r"^data: (.+)$", text, re.M)[-1]
-    return answer.status, answer.headers, json.loads(text) if text else None
+        texts = re.findall(r"^data: (.+)$", text, re.M)
+    else:
+        texts = [text] if text else []
+    messages = [json.loads(each) for each in texts]
+    for message in messages:
+        check_message(head.get("MCP-Protocol-Version", "2025-11-25"), method_of(body), message)
+    return answer.status, answer.headers, messages[-1] if messages else None
+
+
+def method_of(body):
+    try:
+        return json.loads(body).get("method")
+    except (ValueError, RecursionError):
+        return None
 
 
 def discover(url):
@@ -138,13 +151,7 @@ class McpOverHttp(unittest.TestCase):
 
     def test_killing_a_client_ends_its_program_in_a_session(self):
         with self.serve() as (url, _):
-            status, head, _ = post(url, json.dumps(
-                {"jsonrpc": "2.0", "id": 1, "method": "initialize",
-                 "params": {"protocolVersion": "2025-11-25", "capabilities": {},
-                            "clientInfo": {"name": "test", "version": "1"}}}), JSON_AND_EVENTS)
-            self.assertEqual(status, 200)
-            session = {"Mcp-Session-Id": head["Mcp-Session-Id"], "MCP-Protocol-Version": "2025-11-25"}
-            self.kill_a_client(url, {**JSON_AND_EVENTS, **session}, {})
+            self.kill_a_client(url, self.session(url), {})
 
     def test_sigterm_ends_what_runs_with_everything_of_it(self):
         marker = self.marker()
@@ -164,6 +171,122 @@ class McpOverHttp(unittest.TestCase):
             act()
         except (OSError, http.client.HTTPException, AttributeError, ValueError):
             pass
+
+    def session(self, url, revision="2025-11-25", **capabilities):
+        """The head fields of a new session."""
+        status, head, _ = post(url, json.dumps(
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize",
+             "params": {"protocolVersion": revision, "capabilities": capabilities,
+                        "clientInfo": {"name": "test", "version": "1"}}}), {**JSON_AND_EVENTS, "MCP-Protocol-Version": revision})
+        self.assertEqual(status, 200)
+        return {**JSON_AND_EVENTS, "Mcp-Session-Id": head["Mcp-Session-Id"], "MCP-Protocol-Version": revision}
+
+    def test_each_message_has_the_form_of_its_revision(self):
+        """Both eras, each kind of message: `post` holds them against the schemas."""
+        with tempfile.TemporaryDirectory(prefix="casemate-test-") as out, self.serve("--out-dir", out) as (url, _):
+            program = "open('a.csv', 'w').write('1,2'); print('up', flush=True)"
+            for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", STATELESS]:
+                stateless = revision == STATELESS
+                head = {**JSON_AND_EVENTS, "MCP-Protocol-Version": revision} if stateless else self.session(url, revision)
+
+                def ask(method, label=None, **params):
+                    meta = {**(META if stateless else {}), "progressToken": 7}
+                    fields = {"Mcp-Method": method, **({"Mcp-Name": label} if label else {})} if stateless else {}
+                    body = {"jsonrpc": "2.0", "id": "a", "method": method, "params": {**params, "_meta": meta}}
+                    return post(url, json.dumps(body), {**head, **fields})[2]
+
+                with self.subTest(revision=revision):
+                    self.assertEqual(len(ask("tools/list")["result"]["tools"]), 1)
+                    ran = ask("tools/call", "execute_code", name="execute_code",
+                              arguments={"code": program, "outputs": ["a.csv"]})["result"]
+                    uri = re.search(r"casemate://[^\s\"]+", json.dumps(ran))[0].rstrip("\\")
+                    read = ask("resources/read", uri, uri=uri)["result"]
+                    self.assertEqual(read["contents"][0]["text"], "1,2")
+                    ask("resources/list")
+                    ask("resources/templates/list")
+                    self.assertIn("error", ask("resources/read", "casemate://x", uri="casemate://x"))
+                    self.assertIn("error", ask("prompts/list"))
+                    refused = ask("tools/call", "execute_code", name="execute_code", arguments={"code": 5})
+                    self.assertTrue(refused["result"]["isError"])
+
+    def test_a_client_is_asked_for_approval_in_the_manner_of_its_era(self):
+        if not (BUILD / "mcp-everything").is_file():
+            self.skipTest("this build has no mcp-everything")
+        with served(["mcp-everything"]) as (url, _):
+            able = {"elicitation": {}}
+            for revision in ("2025-06-18", "2025-11-25"):
+                head = self.session(url, revision, **able)
+                for action, text in (("accept", "it was approved"), ("decline", "not approved")):
+                    with self.subTest(revision=revision, action=action):
+                        self.assertIn(text, json.dumps(self.call_and_answer(url, head, revision, action)))
+            meta = {**META, "io.modelcontextprotocol/clientCapabilities": able}
+            head = {**JSON_AND_EVENTS, "MCP-Protocol-Version": STATELESS, "Mcp-Method": "tools/call", "Mcp-Name": "test_approval"}
+            ask = lambda **more: post(url, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {  # noqa: E731
+                "name": "test_approval", "_meta": meta, **more}}), head)[2]["result"]
+            for action, text in (("accept", "it was approved"), ("decline", "not approved")):
+                asked = ask()
+                self.assertEqual(asked["inputRequests"]["approval"]["method"], "elicitation/create")
+                answered = ask(requestState=asked["requestState"], inputResponses={"approval": {"action": action}})
+                self.assertIn(text, json.dumps(answered))
+
+    def call_and_answer(self, url, head, revision, action):
+        """Calls, and answers the question that comes on the call's stream. Returns the call's own answer."""
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "test_approval"}})
+        connection = connect(url)
+        connection.request("POST", "/mcp", body, head)
+        answer = connection.getresponse()
+        for line in answer:
+            if not line.startswith(b"data: {"):
+                continue
+            message = json.loads(line[6:])
+            check_message(revision, "tools/call", message)
+            if "result" in message:
+                connection.close()
+                return message
+            self.assertEqual(message["method"], "elicitation/create")
+            response = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"action": action}})
+            self.assertEqual(post(url, response, head)[0], 202)
+        raise AssertionError("the call was not answered")
+
+    def test_memory_is_given_back_after_great_answers(self):
+        with tempfile.TemporaryDirectory(prefix="casemate-test-") as out:
+            with self.serve("--out-dir", out, "--files-out-limit", "24M,24M,4") as (url, server):
+                head = self.session(url)
+                program = "import os; open('a.bin', 'wb').write(os.urandom(20_000_000)); print('x' * 200_000)"
+                ask = lambda method, **params: post(url, json.dumps(  # noqa: E731
+                    {"jsonrpc": "2.0", "id": 2, "method": method, "params": params}), head)[2]["result"]
+                for _ in range(3):
+                    ran = ask("tools/call", name="execute_code", arguments={"code": program, "outputs": ["a.bin"]})
+                    uri = next(part["uri"] for part in ran["content"] if part["type"] == "resource_link")
+                    self.assertGreater(len(ask("resources/read", uri=uri)["contents"][0]["blob"]), 26_000_000)
+                    next(Path(out).rglob("a.bin")).unlink()
+                wait_until(lambda: resident_kib(server.pid) < 48 * 1024, "memory is given back")
+                print(f"resident after answers of 27 MB: {resident_kib(server.pid)} KiB")
+
+    def test_a_client_that_reads_nothing_bounds_what_is_held_for_it(self):
+        with tempfile.TemporaryDirectory(prefix="casemate-test-") as out:
+            with self.serve("--out-dir", out, "--files-out-limit", "24M,24M,4") as (url, server):
+                head = self.session(url)
+                ran = post(url, call_body("open('a.bin', 'wb').write(bytes(20_000_000))", 2, {}, outputs=["a.bin"]), head)[2]
+                uri = next(part["uri"] for part in ran["result"]["content"] if part["type"] == "resource_link")
+                body = json.dumps({"jsonrpc": "2.0", "id": 3, "method": "resources/read", "params": {"uri": uri}}).encode()
+                fields = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+                request = f"POST /mcp HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {len(body)}\r\n\r\n".encode() + body
+                silent = []
+                for _ in range(16):
+                    client = socket.socket()
+                    client.settimeout(60)
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                    client.connect((urlsplit(url).hostname, urlsplit(url).port))
+                    client.sendall(request)
+                    self.assertTrue(client.recv(1))  # its answer was made
+                    silent.append(client)
+                peak = int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{server.pid}/status").read_text())[1])
+                print(f"16 answers of 27 MB that nobody reads: at most {peak} KiB resident")
+                self.assertLess(peak, 400 * 1024)
+                self.assertEqual(post(url, body.decode(), head)[0], 200)
+                for client in silent:
+                    client.close()
 
     def test_without_its_token_nobody_is_served(self):
         with tempfile.TemporaryDirectory(prefix="casemate-test-") as directory:

@@ -87,7 +87,8 @@ class OrdinaryUser(unittest.TestCase):
         """The command line's cases of an area, from a copy that this user can read."""
         copied = self.dir / "source"
         shutil.rmtree(copied, ignore_errors=True)
-        shutil.copytree(ROOT / "tests/cases", copied / "tests/cases", ignore=shutil.ignore_patterns("__pycache__"))
+        for tests in ("tests/cases", "tests/mcp"):  # the latter has the schemas that messages are held against
+            shutil.copytree(ROOT / tests, copied / tests, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(ROOT / "examples", copied / "examples")
         self.copy(BUILD / "casemate")
         argv = self.as_user(f"CASEMATE_BUILD_DIR={self.dir}", "PYTHONDONTWRITEBYTECODE=1", "/usr/bin/python3",

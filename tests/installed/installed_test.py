@@ -79,6 +79,7 @@ const OverExecOptions over_exec_options{.interpreter = "python3"};
 const conformance::ConformanceOptions conformance_options{.probes = {"a"}};
 const EgressOptions egress_options{.max_tunnels = 1};
 const mcp::ServerOptions server_options{.name = "a"};
+const mcp::HostMethod host_method{.keep_for = std::chrono::milliseconds(1)};
 const mcp::ConversationOptions conversation_options{.max_handles = 1};
 const mcp::HttpServerOptions http_server_options{.max_connections = 1};
 const mcp::HttpOptions http_options{.max_sessions = 1};

@@ -72,6 +72,7 @@ void fuzz_protocol(std::string_view bytes);
 void fuzz_request_heads(std::string_view bytes);
 void fuzz_run_json(std::string_view bytes);
 void fuzz_socks_requests(std::string_view bytes);
+void fuzz_stream_messages(std::string_view bytes);
 void fuzz_utf8(std::string_view bytes);
 void fuzz_values(std::string_view bytes);
 
@@ -105,6 +106,7 @@ inline constexpr auto kTargets = std::to_array<NamedTarget>({
     {"request_heads", fuzz_request_heads},
     {"run_json", fuzz_run_json},
     {"socks_requests", fuzz_socks_requests},
+    {"stream_messages", fuzz_stream_messages},
     {"utf8", fuzz_utf8},
     {"values", fuzz_values},
 });

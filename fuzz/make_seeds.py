@@ -451,6 +451,34 @@ HTTP_REQUESTS = {
 }
 
 
+def stream_message(channel, kind, payload=b""):
+    return pack("<IHBx", channel, len(payload), kind) + payload
+
+
+# casemate/guest/stream/multiplexer.h. From the host's side channel 1 is a call and 2 its listener.
+GUEST = 0x80000000
+STREAM_HELLO = stream_message(0, 1, b"casemate" + pack("<II", 1, 8))
+CONNECTION = stream_message(GUEST, 2, pack("<BI", 1, 2))
+STREAMS = {
+    "guest": b"\xfe" + STREAM_HELLO + stream_message(1, 3, b"data") + CONNECTION
+             + stream_message(GUEST, 3, b"more") + stream_message(GUEST, 5) + stream_message(1, 6)
+             + stream_message(1, 5) + stream_message(0, 7),
+    "guest-in-pieces": b"\x02" + STREAM_HELLO + CONNECTION + stream_message(GUEST, 3, b"x" * 300),
+    "host": b"\xff" + STREAM_HELLO + b"".join(
+        stream_message(number, 2, pack("<BI", kind, related))
+        for number, kind, related in ((1, 0, 0), (2, 2, 1), (3, 1, 1), (4, 3, 1)))
+            + stream_message(1, 3, b"call") + stream_message(3, 3, b"exec") + stream_message(4, 5)
+            + stream_message(2, 5) + stream_message(0, 7),
+    "credit": b"\xfc" + STREAM_HELLO + stream_message(1, 4, pack("<I", 1)),
+    "unread": b"\xfc" + STREAM_HELLO + stream_message(1, 3, b"x" * 16384) * 9,
+    "too-many": b"\xfc" + STREAM_HELLO + b"".join(
+        stream_message(GUEST + i, 2, pack("<BI", 1, 2)) for i in range(6)),
+    "other-version": b"\xfc" + stream_message(0, 1, b"casemate" + pack("<II", 2, 8)),
+    "noise": b"\xfcSeaBIOS (version 1.16)\r\n",
+    "cut": b"\xfc" + STREAM_HELLO + stream_message(1, 3, b"data")[:-2],
+}
+
+
 def seeds():
     stream = b"".join(frame(kind, payload) for kind, payload in MESSAGES.values())
     yield "frames", "messages", b"\x06" + stream
@@ -478,7 +506,7 @@ def seeds():
     for target, table in {
             "client_hello": HELLOS, "egress_frames": EGRESS, "channel_frames": CHANNELS, "artifact_names": NAMES, "guest_paths": PATHS, "host_patterns": HOSTS, "http_requests": HTTP_REQUESTS, "json": JSON,
             "mcp_messages": MCP, "over_exec": CALLS, "manifest": MANIFESTS, "run_json": RUNS, "utf8": UTF8,
-            "values": VALUES, "config": CONFIGS, "dns_messages": DNS, "socks_requests": SOCKS,
+            "values": VALUES, "config": CONFIGS, "dns_messages": DNS, "stream_messages": STREAMS, "socks_requests": SOCKS,
             "request_heads": {name: b"\x05" + head.encode() for name, head in HEADS.items()}}.items():
         for name, content in table.items():
             yield target, name, content

@@ -36,7 +36,7 @@ class Residents : public Seam {
 std::vector<Provider> with_sandboxes() {
   std::vector<Provider> found;
   for (const Provider& provider : providers()) {
-    if (provider.name != "plain") found.push_back(provider);
+    if (!provider.name.starts_with("plain")) found.push_back(provider);
   }
   return found;
 }

@@ -8,6 +8,8 @@
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/core/spec.h"
 #include "tests/support/plain_sandbox.h"
+#include "tests/support/streamed_linux_backend.h"
+#include "tests/support/streamed_plain_sandbox.h"
 
 namespace casemate::seam {
 namespace {
@@ -20,6 +22,14 @@ class PlainSubject : public Subject {
 
  private:
   PlainSandbox plain_;
+};
+
+class StreamedPlainSubject : public Subject {
+ public:
+  Sandbox& sandbox() override { return plain_.sandbox(); }
+
+ private:
+  StreamedPlainSandbox plain_;
 };
 
 // A state directory of its own, so that nobody else's sandboxes are met.
@@ -41,18 +51,20 @@ class StateDirectory {
   fs::path path_;
 };
 
+SandboxSpec seam_spec() {
+  SandboxSpec spec;
+  spec.kind = "seam";
+  spec.requires_capabilities = {Capability::exec, Capability::files_in, Capability::files_out,
+                                Capability::files_list, Capability::files_delete};
+  // Of the tests, not of the seam: five hundred children, a hundred thousand files.
+  spec.resources.pids = stated(1000);
+  spec.resources.disk_inodes = stated(200'000);
+  return spec;
+}
+
 class LinuxSubject : public Subject {
  public:
-  LinuxSubject() {
-    SandboxSpec spec;
-    spec.kind = "seam";
-    spec.requires_capabilities = {Capability::exec, Capability::files_in, Capability::files_out,
-                                  Capability::files_list, Capability::files_delete};
-    // Of the tests, not of the seam: five hundred children, a hundred thousand files.
-    spec.resources.pids = stated(1000);
-    spec.resources.disk_inodes = stated(200'000);
-    sandbox_ = backend_.acquire(key_, spec, {});
-  }
+  LinuxSubject() : sandbox_(backend_.acquire(key_, seam_spec(), {})) {}
   ~LinuxSubject() override {
     sandbox_.reset();
     backend_.dispose(key_);
@@ -63,6 +75,21 @@ class LinuxSubject : public Subject {
   StateDirectory state_;
   SandboxKey key_{"seam", "thread", "agent"};
   LinuxBackend backend_{LinuxBackendOptions{.state_dir = state_.path(), .log = {}}};
+  std::shared_ptr<Sandbox> sandbox_;
+};
+
+class StreamedLinuxSubject : public Subject {
+ public:
+  StreamedLinuxSubject() : sandbox_(backend_.acquire(key_, seam_spec(), {})) {}
+  ~StreamedLinuxSubject() override {
+    sandbox_.reset();
+    backend_.dispose(key_);
+  }
+  Sandbox& sandbox() override { return *sandbox_; }
+
+ private:
+  SandboxKey key_{"seam", "thread", "agent"};
+  StreamedLinuxBackend backend_;
   std::shared_ptr<Sandbox> sandbox_;
 };
 
@@ -82,6 +109,9 @@ const std::vector<Provider>& providers() {
   static const std::vector<Provider> all{
       {"plain", [] { return std::string(); }, [] { return std::make_unique<PlainSubject>(); }},
       {"linux", why_linux_cannot, [] { return std::make_unique<LinuxSubject>(); }},
+      {"plain_stream", [] { return std::string(); },
+       [] { return std::make_unique<StreamedPlainSubject>(); }},
+      {"linux_stream", why_linux_cannot, [] { return std::make_unique<StreamedLinuxSubject>(); }},
   };
   return all;
 }

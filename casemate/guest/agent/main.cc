@@ -1,8 +1,13 @@
 // The static program that carries every role of the guest. A host starts it as keeper, with one
 // seqpacket socket as descriptor 3 and the subordinate ids of its user as argument; the other roles
-// are clones of that process.
+// are clones of that process. Or, beside an agent, as the end of a multiplexed stream:
+// `casemate-guest stream AGENT_SOCKET` with the stream as standard input and output, or
+// `casemate-guest stream AGENT_SOCKET PORT` with that of a serial port's file.
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,15 +15,22 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <system_error>
+#include <utility>
 
 #include "casemate/guest/agent/keeper.h"
+#include "casemate/guest/agent/serve_stream.h"
+#include "casemate/sys/error.h"
 #include "casemate/sys/process.h"
+#include "casemate/sys/socket.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace {
 
+using casemate::guest::StreamEnd;
 using casemate::guest::SubordinateIds;
+using casemate::sys::UniqueFd;
 
 constexpr int kHostSocket = 3;
 
@@ -41,7 +53,32 @@ int start_keeper(const std::optional<SubordinateIds>& subordinate) {
     casemate::guest::report_no_start(kHostSocket, error.code().value(), error.what());
     return 1;
   }
-  return casemate::guest::run_keeper(casemate::sys::UniqueFd(kHostSocket), subordinate);
+  return casemate::guest::run_keeper(UniqueFd(kHostSocket), subordinate);
+}
+
+int start_stream(const std::string& agent_socket, const char* port) try {
+  casemate::sys::close_from(3);
+  prctl(PR_SET_NAME, "casemate-stream");
+  casemate::sys::make_undumpable();
+  // A descriptor a connection.
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  StreamEnd stream;
+  if (port == nullptr) {
+    stream = {UniqueFd(0), UniqueFd(1)};
+  } else {
+    UniqueFd file(open(port, O_RDWR | O_NOCTTY | O_CLOEXEC));
+    if (!file) casemate::sys::throw_errno(std::string("opening ") + port);
+    stream = StreamEnd::of(std::move(file));
+  }
+  return casemate::guest::serve_stream(
+      std::move(stream), [&] { return casemate::sys::connect_to_address(agent_socket); });
+} catch (const std::system_error& error) {
+  std::fprintf(stderr, "casemate-guest: %s\n", error.what());
+  return 1;
 }
 
 }  // namespace
@@ -51,6 +88,9 @@ int main(int argc, char** argv) {
     if (argc == 2) return start_keeper(std::nullopt);
     const auto subordinate = casemate::guest::decode_subordinate_ids(argv[2]);
     if (argc == 3 && subordinate) return start_keeper(subordinate);
+  }
+  if ((argc == 3 || argc == 4) && std::strcmp(argv[1], "stream") == 0) {
+    return start_stream(argv[2], argc == 4 ? argv[3] : nullptr);
   }
   std::fputs("casemate-guest: a part of casemate, started by it\n", stderr);
   return 2;

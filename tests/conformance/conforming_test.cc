@@ -125,6 +125,20 @@ TEST(Conformance, TheLinuxBackendPassesAndSkipsNothingThatItDeclares) {
   }
 }
 
+TEST(Conformance, TheLinuxBackendOverOneStreamPassesTheSame) {
+  if (const std::string reason = why_no_linux(); !reason.empty()) GTEST_SKIP() << reason;
+  Subject subject(streamed_linux_backend());
+  const Report report = run_conformance(subject);
+  EXPECT_EQ(report.failures(), "");
+  for (const auto& result : report.results) {
+    if (result.status != Status::skipped) continue;
+    const std::string why = result.probe + ": " + result.reason;
+    // Its control groups are what does not go over a stream.
+    if (why == "memory-is-bounded: a bound on memory is not declared") continue;
+    EXPECT_EQ(why, "an-allowed-host-is-reachable: allowlist is not declared");
+  }
+}
+
 TEST(Conformance, ASuiteThatWasAskedForIsRefusedWhereItIsNotDeclared) {
   const auto subject = fake_subject();
   ConformanceOptions options;

@@ -6,6 +6,7 @@
 #include "casemate/backends/linux/linux_backend.h"
 #include "tests/support/plain_sandbox.h"
 #include "tests/support/scratch.h"
+#include "tests/support/streamed_linux_backend.h"
 
 namespace casemate::conformance_tests {
 namespace {
@@ -94,6 +95,10 @@ std::unique_ptr<conformance::Subject> fake_subject(Isolation claimed) {
 }
 
 std::shared_ptr<SandboxBackend> linux_backend() { return std::make_shared<LinuxWithState>(); }
+
+std::shared_ptr<SandboxBackend> streamed_linux_backend() {
+  return std::make_shared<StreamedLinuxBackend>();
+}
 
 std::string why_no_linux() {
   static const std::string reason = [] {

@@ -20,6 +20,8 @@ std::unique_ptr<conformance::Subject> fake_subject(Isolation claimed = Isolation
 
 // The linux backend with a state directory of its own.
 std::shared_ptr<SandboxBackend> linux_backend();
+// The same, each sandbox reached by one multiplexed stream, without control groups.
+std::shared_ptr<SandboxBackend> streamed_linux_backend();
 // Empty when it works here.
 std::string why_no_linux();
 

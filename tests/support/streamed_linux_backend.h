@@ -52,6 +52,8 @@ class StreamedLinuxBackend final : public SandboxBackend {
   bool dispose_id(std::string_view id) noexcept override { return linux_.dispose_id(id); }
   BackendProbe probe() override { return linux_.probe(); }
 
+  // The same sandbox by its own sockets.
+  Sandbox& by_sockets(const std::string& id) { return *sandboxes_.at(id)->inner; }
   // The guest program at the other end of a sandbox's stream.
   StreamProcess& process_of(const std::string& id) { return sandboxes_.at(id)->process; }
 

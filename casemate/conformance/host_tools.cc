@@ -208,7 +208,6 @@ while not os.path.exists(sys.argv[1]):
     time.sleep(0.01)
 with open(sys.argv[1]) as file:
     port = int(file.read())
-os.remove(sys.argv[1])
 with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
     print(connection.makefile().read())
 )py";

@@ -54,6 +54,15 @@ void AgentProcess::finish(const Ended& ended) {
   result.peak_memory = ended.max_rss;
   result.stopped_known = ended.stopped_known;
   if (accounting_) accounting_->finish(before_, result);
+  if (ended.memory_ran_out) {
+    // Where the program itself lives on or ended by its own, its status stands, with a note.
+    if (result.outcome == Outcome::signaled && result.signal == signal_name(SIGKILL)) {
+      result.outcome = Outcome::out_of_memory;
+      result.signal.reset();
+    }
+    if (!result.limit) result.limit = Limit::memory;
+  }
+  if (ended.forks_refused && !result.limit) result.limit = Limit::pids;
   // A full disk is what failed a program only when it failed.
   const bool failed = result.outcome != Outcome::exited || result.exit_code != 0;
   // Likewise where no counter says that a fork was refused.

@@ -579,6 +579,26 @@ TEST_F(LyingGuest, ThatProcessesRanOutIsNamedWhenTheProgramFailed) {
   EXPECT_EQ(end_with(0), std::nullopt);
 }
 
+TEST_F(LyingGuest, WhatTheGuestsCountersSayIsNamed) {
+  Ended forks = exited(0);
+  forks.forks_refused = true;
+  const auto end_with = [&](const Ended& ended) {
+    return run_against(begun_and_started() + framed(FrameType::ended, encode(ended)));
+  };
+  EXPECT_EQ(end_with(forks).limit, Limit::pids);
+  EXPECT_EQ(end_with(forks).outcome, Outcome::exited);
+  Ended child = exited(0);
+  child.memory_ran_out = true;
+  EXPECT_EQ(end_with(child).limit, Limit::memory);
+  EXPECT_EQ(end_with(child).outcome, Outcome::exited);
+  Ended itself;
+  itself.cause = EndCause::signaled;
+  itself.signal = SIGKILL;
+  itself.memory_ran_out = true;
+  EXPECT_EQ(end_with(itself).limit, Limit::memory);
+  EXPECT_EQ(end_with(itself).outcome, Outcome::out_of_memory);
+}
+
 TEST_F(LyingGuest, GroupsTravelWithTheOpening) {
   class Grouped : public CallAccounting {
    public:

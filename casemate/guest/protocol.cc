@@ -295,6 +295,8 @@ std::string encode(const Ended& message) {
       .u8(message.disk_full ? 1 : 0)
       .u8(message.files_ran_out ? 1 : 0)
       .u8(message.processes_ran_out ? 1 : 0)
+      .u8(message.forks_refused ? 1 : 0)
+      .u8(message.memory_ran_out ? 1 : 0)
       .take();
 }
 
@@ -311,6 +313,8 @@ Ended decode_ended(std::string_view payload) {
     message.disk_full = reader.flag();
     message.files_ran_out = reader.flag();
     message.processes_ran_out = reader.flag();
+    message.forks_refused = reader.flag();
+    message.memory_ran_out = reader.flag();
     const int max_code = message.cause == EndCause::exited ? 255 : 0;
     if (message.exit_code < 0 || message.exit_code > max_code) {
       throw ProtocolError("an exit code does not fit its cause");

@@ -47,7 +47,7 @@
 
 namespace casemate::guest {
 
-inline constexpr std::uint32_t kProtocolVersion = 4;
+inline constexpr std::uint32_t kProtocolVersion = 5;
 
 // Wire values; never reused.
 enum class FrameType : std::uint8_t {
@@ -259,6 +259,10 @@ struct Ended {
   bool files_ran_out = false;
   // The user of the programs could have no process more at the end.
   bool processes_ran_out = false;
+  // By the kernel's counters, meanwhile; not told where the host reads those itself: a process was
+  // not made because there were too many, or was killed because memory ran out.
+  bool forks_refused = false;
+  bool memory_ran_out = false;
 };
 
 std::string encode(const Ended& message);

@@ -42,6 +42,7 @@ int main(int argc, char**) {
 
 # A field of each struct that a host fills in, by name; the rest is left to its initialisers.
 NAMED = """\
+#include "casemate/backends/docker/docker_backend.h"
 #include "casemate/backends/in_process/backend.h"
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/conformance/conformance.h"
@@ -63,6 +64,7 @@ NAMED = """\
 
 using namespace casemate;
 const LinuxBackendOptions linux_options{.state_dir = "/run/casemate"};
+const DockerBackendOptions docker_options{.host = "/run/docker.sock"};
 const images::ImageStoreOptions images_options{.directory = "/srv/images"};
 const WarmPool pool{.sandboxes = 2};
 const in_process::InProcessBackendOptions in_process_options{.purge_count = 1};

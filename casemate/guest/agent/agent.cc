@@ -1,6 +1,5 @@
 #include "casemate/guest/agent/agent.h"
 
-#include <fcntl.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
@@ -10,13 +9,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -26,24 +22,19 @@
 #include <vector>
 
 #include "casemate/guest/agent/call_network.h"
-#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/guest/agent/leases.h"
 #include "casemate/guest/agent/serve_call.h"
 #include "casemate/guest/frame.h"
 #include "casemate/guest/protocol.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/mount.h"
 #include "casemate/sys/process.h"
+#include "casemate/sys/socket.h"
 
 namespace casemate::guest {
 namespace {
 
 using sys::UniqueFd;
-
-// Far above what processes of one host hold; bounds this process's memory.
-constexpr std::size_t kMaxLeases = 4096;
-constexpr int kBacklog = 1024;
-// A century, so that no sum with the time of now leaves its type.
-constexpr std::uint64_t kLongestIdleMs = std::uint64_t{100} * 365 * 24 * 3600 * 1000;
 
 void become_root_inside(const LinuxPlace::Config& place) {
   // The calls by number: glibc's wrappers are for processes with threads.
@@ -54,14 +45,6 @@ void become_root_inside(const LinuxPlace::Config& place) {
   if (place.one_id) return;
   if (syscall(SYS_setresgid, 0, 0, 0) < 0) sys::throw_errno("becoming group 0 of the sandbox");
   if (syscall(SYS_setresuid, 0, 0, 0) < 0) sys::throw_errno("becoming user 0 of the sandbox");
-}
-
-// What no execve shall give back. Here, and not in each program's way: it is inherited, and nothing
-// before a program ever calls execve.
-void empty_bounding_set() {
-  for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
-    if (prctl(PR_CAPBSET_DROP, capability) < 0) sys::throw_errno("emptying the bounding set");
-  }
 }
 
 void join_groups(const std::vector<UniqueFd>& groups) {
@@ -110,55 +93,28 @@ class Agent {
   explicit Agent(AgentPlan plan)
       : plan_(std::move(plan)),
         children_(watch_children()),
-        // The clock that also counts while the machine sleeps.
-        timer_(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)) {
-    if (!timer_) sys::throw_errno("making a timer");
-    const int lease = plan_.first_lease.get();
-    if (fcntl(lease, F_SETFL, fcntl(lease, F_GETFL) | O_NONBLOCK) < 0) {
-      sys::throw_errno("taking the first lease");
-    }
-    leases_.push_back({.connection = std::move(plan_.first_lease),
-                       .keep_idle_ms = plan_.keep_idle_ms,
-                       .granted = true});
-  }
+        leases_(std::move(plan_.lease_socket), std::move(plan_.first_lease), plan_.keep_idle_ms) {}
 
   void listen_on_sockets() {
-    for (const UniqueFd* socket : {&plan_.lease_socket, &plan_.agent_socket}) {
-      if (listen(socket->get(), kBacklog) < 0) sys::throw_errno("listening");
-    }
+    leases_.start_listening();
+    sys::start_listening(plan_.agent_socket.get());
   }
 
   // Returns when the sandbox shall end.
   void run() {
-    while (!over_) {
+    while (!leases_.over()) {
       std::vector<pollfd> entries{{.fd = children_.get(), .events = POLLIN, .revents = 0},
-                                  {.fd = timer_.get(), .events = POLLIN, .revents = 0},
-                                  {.fd = plan_.agent_socket.get(), .events = POLLIN, .revents = 0},
-                                  {.fd = plan_.lease_socket.get(), .events = POLLIN, .revents = 0}};
+                                  {.fd = plan_.agent_socket.get(), .events = POLLIN, .revents = 0}};
       const std::size_t fixed = entries.size();
-      for (const Lease& lease : leases_) {
-        entries.push_back({.fd = lease.connection.get(), .events = POLLIN, .revents = 0});
-      }
+      leases_.add_to(entries);
       sys::poll_until(entries, std::nullopt);
       if (entries[0].revents != 0) reap();
-      if (entries[3].revents != 0) accept_lease();
-      if (entries[2].revents != 0) accept_call();
-      for (std::size_t i = fixed; i < entries.size(); ++i) {
-        if (entries[i].revents != 0) hear_lease(leases_[i - fixed]);
-      }
-      drop_closed_leases();
-      if (entries[1].revents != 0) time_is_up();
+      if (entries[1].revents != 0) accept_call();
+      leases_.heed(entries, fixed);
     }
   }
 
  private:
-  struct Lease {
-    UniqueFd connection;
-    std::uint64_t keep_idle_ms = kNoWish;
-    bool granted = false;
-    bool closed = false;
-  };
-
   void reap() {
     signalfd_siginfo ignored;
     while (read(children_.get(), &ignored, sizeof ignored) > 0) {
@@ -200,75 +156,20 @@ class Agent {
     _exit(status);
   }
 
-  void accept_lease() {
-    UniqueFd connection(
-        accept4(plan_.lease_socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!connection || leases_.size() >= kMaxLeases) return;
-    leases_.push_back({.connection = std::move(connection)});
-  }
-
-  void hear_lease(Lease& lease) {
-    // Written as one and read as one, so it never comes in parts.
-    LeaseRequest request{};
-    const ssize_t count = read(lease.connection.get(), &request, sizeof request);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (count == sizeof request && request.type == kLeaseRequest) {
-      lease.keep_idle_ms = request.keep_idle_ms;
-      if (lease.granted) return;
-      const char answer = kLeaseGranted;
-      if (send(lease.connection.get(), &answer, 1, MSG_NOSIGNAL) == 1) {
-        lease.granted = true;
-        set_timer(std::chrono::milliseconds{0});
-        return;
-      }
-    }
-    lease.closed = true;
-  }
-
-  void drop_closed_leases() {
-    bool one_was_granted = false;
-    std::erase_if(leases_, [&](const Lease& lease) {
-      if (lease.closed && lease.granted) {
-        one_was_granted = true;
-        if (lease.keep_idle_ms != kNoWish) keep_idle_ms_ = lease.keep_idle_ms;
-      }
-      return lease.closed;
-    });
-    if (!one_was_granted || has_lease()) return;
-    if (keep_idle_ms_ > 0) {
-      set_timer(std::chrono::milliseconds(std::min(keep_idle_ms_, kLongestIdleMs)));
-    } else {
-      over_ = true;
-    }
-  }
-
-  bool has_lease() const {
-    return std::any_of(leases_.begin(), leases_.end(),
-                       [](const Lease& lease) { return lease.granted; });
-  }
-
-  // 0 disarms.
-  void set_timer(std::chrono::milliseconds after) {
-    itimerspec value{};
-    value.it_value.tv_sec = after.count() / 1000;
-    value.it_value.tv_nsec = after.count() % 1000 * 1000000;
-    if (timerfd_settime(timer_.get(), 0, &value, nullptr) < 0) sys::throw_errno("setting a timer");
-  }
-
-  void time_is_up() {
-    std::uint64_t expirations = 0;
-    if (read(timer_.get(), &expirations, sizeof expirations) < 0) return;
-    if (!has_lease()) over_ = true;
-  }
-
   AgentPlan plan_;
   UniqueFd children_;
-  UniqueFd timer_;
-  std::vector<Lease> leases_;
-  // What the lease that closed last wished.
-  std::uint64_t keep_idle_ms_ = 0;
-  bool over_ = false;
+  Leases leases_;
 };
+
+}  // namespace
+
+void empty_bounding_set() {
+  for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
+    if (prctl(PR_CAPBSET_DROP, capability) < 0) sys::throw_errno("emptying the bounding set");
+  }
+}
+
+namespace {
 
 void report(int status, int error, const char* text) {
   AgentReport answer{};

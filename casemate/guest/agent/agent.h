@@ -46,6 +46,11 @@ struct AgentReport {
   char text[256];
 };
 
+// Takes from this process and its children what an execve could give back; inherited, so that it is
+// not in each program's way, and nothing before a program ever calls execve. Throws
+// `std::system_error`.
+void empty_bounding_set();
+
 // The agent's whole life, pid 1 of a sandbox: builds the root, listens, clones a call process for
 // each connection, reaps, counts leases. It parses nothing that a program can influence. Ends, and
 // with it every process of the sandbox, when the last lease closed (and the time that it wished to

@@ -480,6 +480,9 @@ class ExecInit {
     // While what fills the place is still there.
     const bool failed = program_status_ && *program_status_ != 0;
     if (failed) ended_.processes_ran_out = place_.processes_ran_out();
+    const Place::Refused refused = place_.refused();
+    ended_.forks_refused = refused.forks;
+    ended_.memory_ran_out = refused.memory;
     ended_.stopped_known = end_all();
     const auto wall = std::chrono::duration_cast<nanoseconds>(Clock::now() - started_);
     ended_.wall_ns = static_cast<std::uint64_t>(wall.count());

@@ -72,12 +72,16 @@ foreach(name IN LISTS support_names)
 endforeach()
 configure_file(support_files.cc.in support_files.cc @ONLY)
 
+# For the guest program, and for hosts that bring them to a sandbox themselves.
+casemate_module(guest_support
+    SOURCES "${CMAKE_CURRENT_BINARY_DIR}/support_bytes.cc"
+            "${CMAKE_CURRENT_BINARY_DIR}/support_files.cc")
+
 casemate_module(guest_linux
-    SOURCES agent.cc call_network.cc identity.cc image_root.cc inheritance.cc keeper.cc landlock.cc linux_place.cc
-            rootfs.cc seccomp.cc "${seccomp_program}"
-            "${CMAKE_CURRENT_BINARY_DIR}/support_bytes.cc"
-            "${CMAKE_CURRENT_BINARY_DIR}/support_files.cc"
-    PUBLIC casemate_guest_agent casemate_sys)
+    SOURCES account_files.cc account_place.cc agent.cc call_network.cc container_agent.cc
+            identity.cc image_root.cc inheritance.cc keeper.cc landlock.cc leases.cc linux_place.cc
+            refusals.cc rootfs.cc seccomp.cc "${seccomp_program}"
+    PUBLIC casemate_guest_agent casemate_guest_support casemate_sys)
 
 casemate_test(guest_linux FILES identity_test.cc)
 

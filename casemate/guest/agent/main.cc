@@ -3,6 +3,8 @@
 // are clones of that process. Or, beside an agent, as the end of a multiplexed stream:
 // `casemate-guest stream AGENT_SOCKET` with the stream as standard input and output, or
 // `casemate-guest stream AGENT_SOCKET PORT` with that of a serial port's file.
+// An engine starts it as the first process of a container, with what the host wrote on its command
+// line (container_agent.h).
 
 #include <fcntl.h>
 #include <signal.h>
@@ -12,13 +14,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "casemate/guest/agent/container_agent.h"
 #include "casemate/guest/agent/keeper.h"
 #include "casemate/guest/agent/serve_stream.h"
 #include "casemate/sys/error.h"
@@ -81,6 +87,24 @@ int start_stream(const std::string& agent_socket, const char* port) try {
   return 1;
 }
 
+std::optional<std::uint64_t> number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// As `encode(ContainerPlan)` writes them.
+std::optional<casemate::guest::ContainerPlan> container_plan(std::span<char*> words) {
+  if (words.size() != 4) return std::nullopt;
+  const auto files = number(words[1]);
+  const auto seconds = number(words[2]);
+  const auto idle = number(words[3]);
+  if (!files || !seconds || !idle) return std::nullopt;
+  return casemate::guest::ContainerPlan{
+      .work_dir = words[0], .open_files = *files, .cpu_seconds = *seconds, .keep_idle_ms = *idle};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -91,6 +115,10 @@ int main(int argc, char** argv) {
   }
   if ((argc == 3 || argc == 4) && std::strcmp(argv[1], "stream") == 0) {
     return start_stream(argv[2], argc == 4 ? argv[3] : nullptr);
+  }
+  if (argc > 2 && std::strcmp(argv[1], "container") == 0) {
+    const auto words = std::span(argv, static_cast<std::size_t>(argc)).subspan(2);
+    if (const auto plan = container_plan(words)) return casemate::guest::run_container_agent(*plan);
   }
   std::fputs("casemate-guest: a part of casemate, started by it\n", stderr);
   return 2;

@@ -84,6 +84,15 @@ class Place {
   // The default is false.
   virtual bool processes_ran_out() noexcept;
 
+  // What a counter of the kernel's says was refused since `enter_exec_scope`, to everything that
+  // shares the bound: a process that was not made because there were too many, memory so that one
+  // was killed. The default, where the host counts, is nothing.
+  struct Refused {
+    bool forks = false;
+    bool memory = false;
+  };
+  virtual Refused refused() noexcept { return {}; }
+
   // -- In the child that becomes a program or a file server ------------------------------------
 
   // Moves the calling process, about to become a program, into the accounting groups of its call:

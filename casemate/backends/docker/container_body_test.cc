@@ -1,0 +1,119 @@
+#include "casemate/backends/docker/container_body.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <string>
+
+#include "casemate/base/json.h"
+
+namespace casemate::docker {
+namespace {
+
+namespace json = boost::json;
+
+struct Wish {
+  SandboxSpec spec{.kind = "k"};
+  ImageFacts image{.id = "sha256:1"};
+  EngineFacts engine{
+      .processors = 2, .bounds_memory = true, .bounds_processes = true, .bounds_cpu = true};
+  std::map<std::string, std::string> labels{{"a", "b"}};
+  std::string runtime{};
+
+  json::object body() const {
+    return parse_json(container_body({.spec = spec,
+                                      .image = image,
+                                      .engine = engine,
+                                      .labels = labels,
+                                      .shared_path = "/state/place",
+                                      .runtime = runtime}))
+        .as_object();
+  }
+  json::object host() const { return body().at("HostConfig").as_object(); }
+};
+
+TEST(ContainerBody, GivesNoNetworkNoWritableRootAndFewRights) {
+  const json::object host = Wish().host();
+  EXPECT_EQ(host.at("NetworkMode"), "none");
+  EXPECT_EQ(host.at("ReadonlyRootfs"), true);
+  EXPECT_EQ(host.at("CapDrop"), json::array{"ALL"});
+  EXPECT_EQ(host.at("SecurityOpt"), json::array{"no-new-privileges"});
+  EXPECT_EQ(host.at("IpcMode"), "none");
+  EXPECT_FALSE(host.contains("Privileged"));
+  for (const json::value& each : host.at("CapAdd").as_array()) {
+    EXPECT_NE(each, "SYS_ADMIN");
+    EXPECT_NE(each, "SYS_PTRACE");
+    EXPECT_NE(each, "NET_ADMIN");
+  }
+}
+
+TEST(ContainerBody, SharesOneDirectoryWithTheHostAndNothingElse) {
+  const json::object host = Wish().host();
+  std::size_t binds = 0;
+  for (const json::value& mount : host.at("Mounts").as_array()) {
+    if (mount.at("Type") != "bind") continue;
+    ++binds;
+    EXPECT_EQ(mount.at("Source"), "/state/place");
+    EXPECT_EQ(mount.at("Target"), "/casemate/host");
+  }
+  EXPECT_EQ(binds, 1U);
+  EXPECT_FALSE(host.contains("Binds"));
+}
+
+TEST(ContainerBody, HoldsTheBoundsThatTheEngineHolds) {
+  Wish wish;
+  wish.spec.resources.memory_bytes = stated(64 * kMiB);
+  wish.spec.resources.disk_bytes = stated(16 * kMiB);
+  wish.spec.resources.pids = stated(24);
+  wish.spec.resources.cpu_millis = stated(500);
+  EXPECT_EQ(wish.host().at("Memory").to_number<std::uint64_t>(), 80 * kMiB);
+  EXPECT_EQ(wish.host().at("MemorySwap").to_number<std::uint64_t>(), 80 * kMiB);
+  EXPECT_EQ(wish.host().at("PidsLimit").to_number<std::uint64_t>(), 27U);
+  EXPECT_EQ(wish.host().at("NanoCpus").to_number<std::uint64_t>(), 500'000'000U);
+  wish.engine = {.processors = 2};
+  for (const char* name : {"Memory", "MemorySwap", "PidsLimit", "NanoCpus"}) {
+    EXPECT_FALSE(wish.host().contains(name)) << name;
+  }
+}
+
+TEST(ContainerBody, SharesOfDiskAreTogetherWhatWasAsked) {
+  for (const std::uint64_t bytes : {kMinDiskBytes, 256 * kMiB, std::uint64_t{12345678}}) {
+    SandboxSpec spec;
+    spec.resources.disk_bytes.value = bytes;
+    std::uint64_t sum = 0;
+    std::uint64_t inodes = 0;
+    for (const DiskShare& share : disk_shares(spec)) {
+      sum += share.bytes;
+      inodes += share.inodes;
+      EXPECT_GT(share.bytes, 0U) << share.path;
+    }
+    EXPECT_EQ(sum, bytes);
+    EXPECT_EQ(inodes, spec.resources.disk_inodes.value);
+  }
+}
+
+// Nobody bounds an engine's volumes.
+TEST(ContainerBody, CoversTheVolumesThatAnImageAsksFor) {
+  Wish wish;
+  wish.image.volumes = {"/data", "/tmp"};
+  const json::object tmpfs = wish.host().at("Tmpfs").as_object();
+  EXPECT_NE(std::string(tmpfs.at("/data").as_string()).find("mode=555"), std::string::npos);
+  EXPECT_NE(std::string(tmpfs.at("/tmp").as_string()).find("mode=1777"), std::string::npos);
+}
+
+TEST(ContainerBody, HasNoHealthCheckOfTheImages) {
+  Wish wish;
+  EXPECT_FALSE(wish.body().contains("Healthcheck"));
+  wish.image.has_health_check = true;
+  EXPECT_EQ(wish.body().at("Healthcheck").at("Test"), json::array{"NONE"});
+}
+
+TEST(ContainerBody, NamesARuntimeOnlyWhenOneWasChosen) {
+  EXPECT_FALSE(Wish().host().contains("Runtime"));
+  Wish wish;
+  wish.runtime = "runsc";
+  EXPECT_EQ(wish.host().at("Runtime"), "runsc");
+}
+
+}  // namespace
+}  // namespace casemate::docker

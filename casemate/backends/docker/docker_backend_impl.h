@@ -1,0 +1,87 @@
+#pragma once
+
+// The docker backend's one object, by subject: acquire.cc (get-or-create and handles), create.cc
+// (making one), dispose.cc (ending and sweeping), docker_backend.cc (administration and the front).
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "casemate/backends/docker/docker_backend.h"
+#include "casemate/backends/docker/engine.h"
+#include "casemate/backends/docker/lease.h"
+#include "casemate/backends/docker/places.h"
+#include "casemate/backends/docker/record.h"
+
+namespace casemate {
+
+class DockerBackend::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  explicit Impl(DockerBackendOptions options);
+
+  BackendDeclarations declarations();
+  BackendProbe probe();
+  std::shared_ptr<Sandbox> acquire(const SandboxKey& key, const SandboxSpec& spec,
+                                   const CallControl& control);
+  std::shared_ptr<Sandbox> attach(const SandboxKey& key, std::string_view kind,
+                                  const CallControl& control);
+  std::vector<SandboxRecord> list();
+  // Ends all that carry those labels, whoever made them. Returns how many lived.
+  int dispose_labelled(std::vector<std::string> labels) noexcept;
+  bool dispose_id(std::string_view id) noexcept;
+  const Log& log() const { return options_.log; }
+
+ private:
+  // What is about to be made, or looked for.
+  struct Wanted {
+    const SandboxKey& key;
+    const SandboxSpec& spec;
+    std::string digest;
+    std::string name;
+    std::string fingerprint;
+    docker::ImageFacts image;
+  };
+
+  const docker::Places& places();
+  docker::ImageFacts choose_image(const SandboxSpec& spec, const CallControl& control);
+  docker::ImageFacts bring_image(const std::string& reference, const std::string& digest,
+                                 const CallControl& control);
+  // Under the key's lock. Null: what was in the way is gone, so that one can be made.
+  std::shared_ptr<const docker::HeldContainer> adopt(const Wanted& wanted,
+                                                     const CallControl& control);
+  std::shared_ptr<const docker::HeldContainer> create(const Wanted& wanted,
+                                                      const CallControl& control);
+  std::shared_ptr<const docker::HeldContainer> start_and_greet(const std::string& id,
+                                                               docker::Record record,
+                                                               sys::UniqueFd directory,
+                                                               const CallControl& control);
+  std::shared_ptr<Sandbox> hand_out(const std::shared_ptr<const docker::HeldContainer>& held,
+                                    bool reused);
+  // Kills and removes it, and what the host keeps for it. Whether it lived.
+  bool end(const docker::Container& container, const CallControl& control);
+  void sweep() noexcept;
+
+  DockerBackendOptions options_;
+  docker::Engine engine_;
+  docker::HeldContainers held_;
+  std::mutex mutex_;
+  std::unique_ptr<const docker::Places> places_;
+  bool swept_ = false;
+  // Whether the engine was asked for what it holds.
+  bool asked_ = false;
+};
+
+namespace docker {
+
+// What an engine said no to, as the provider's refusal: its words go to the log.
+[[noreturn]] void throw_refused(const Log& log, std::string_view what,
+                                const EngineRefused& refused);
+
+}  // namespace docker
+
+}  // namespace casemate

@@ -1,0 +1,63 @@
+#include "casemate/guest/agent/descendants.h"
+
+#include <dirent.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "casemate/sys/error.h"
+
+namespace casemate::guest {
+namespace {
+
+struct CloseDirectory {
+  void operator()(DIR* stream) const { closedir(stream); }
+};
+
+// Parent of each process there is.
+std::map<pid_t, pid_t> all_parents() {
+  std::map<pid_t, pid_t> parents;
+  const std::unique_ptr<DIR, CloseDirectory> proc(opendir("/proc"));
+  while (const dirent* entry = proc ? readdir(proc.get()) : nullptr) {
+    const int pid = std::atoi(entry->d_name);
+    if (pid <= 0) continue;
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string text;
+    std::getline(file, text);
+    // "pid (name) state parent ...", and the name may hold anything.
+    const std::size_t after_name = text.rfind(')');
+    if (after_name == std::string::npos || after_name + 4 >= text.size()) continue;
+    parents[pid] = std::atoi(text.c_str() + after_name + 4);
+  }
+  return parents;
+}
+
+}  // namespace
+
+void become_subreaper() {
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) sys::throw_errno("PR_SET_CHILD_SUBREAPER");
+}
+
+bool has_children() noexcept {
+  siginfo_t ignored{};
+  return waitid(P_ALL, 0, &ignored, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+void kill_descendants() {
+  const pid_t self = getpid();
+  const std::map<pid_t, pid_t> parents = all_parents();
+  for (const auto& [pid, parent] : parents) {
+    pid_t above = parent;
+    while (above != self && above > 1 && parents.contains(above)) above = parents.at(above);
+    if (above == self) kill(pid, SIGKILL);
+  }
+}
+
+}  // namespace casemate::guest

@@ -1,0 +1,173 @@
+// The docker backend with real engines: a sandbox lives, its calls are apart, and it ends.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <thread>
+
+#include "casemate/core/errors.h"
+#include "tests/docker/engines.h"
+
+namespace casemate::docker_tests {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Engines, DockerTest, testing::Values("docker", "podman"),
+                         [](const auto& each) { return each.param; });
+
+std::string output(Sandbox& sandbox, const ExecRequest& request) {
+  const ExecResult result = sandbox.exec(request, {});
+  EXPECT_EQ(result.exit_code, 0) << result.stderr;
+  return result.stdout;
+}
+
+TEST_P(DockerTest, RunsAProgram) {
+  const auto sandbox = acquire();
+  EXPECT_EQ(output(*sandbox, python("print(1)")), "1\n");
+  EXPECT_EQ(sandbox->info().backend, "docker");
+  EXPECT_EQ(sandbox->info().isolation, Isolation::container);
+  EXPECT_FALSE(sandbox->info().reused);
+  EXPECT_TRUE(acquire()->info().reused);
+  EXPECT_EQ(containers().size(), 1U);
+  EXPECT_EQ(backend().dispose(key()), 1);
+  EXPECT_EQ(containers().size(), 0U);
+}
+
+TEST_P(DockerTest, EndsWithItsLastLease) {
+  acquire();
+  const auto id = engine().list({"casemate.scope=scope"}, {}).at(0).id;
+  backend_.reset();
+  // It ends by itself, and the engine removes it.
+  await_gone(id);
+  EXPECT_EQ(containers().size(), 0U);
+  backend_ = make_backend();
+}
+
+TEST_P(DockerTest, CallsHaveUsersOfTheirOwn) {
+  const auto sandbox = acquire();
+  const auto one = sandbox->open_call({}, {});
+  const auto two = sandbox->open_call({}, {});
+  const std::string first = one->exec(shell("id -u"), {}).stdout;
+  const std::string second = two->exec(shell("id -u"), {}).stdout;
+  EXPECT_NE(first, second);
+  EXPECT_NE(first, "0\n");
+  EXPECT_EQ(one->exec(shell("echo secret > file"), {}).exit_code, 0);
+  EXPECT_NE(two->exec(shell("cat " + one->directory() + "/work/file"), {}).exit_code, 0);
+  EXPECT_NE(two->exec(shell("ls " + one->directory()), {}).exit_code, 0);
+  EXPECT_NE(two->exec(shell("mv " + one->directory() + " /workspace/other"), {}).exit_code, 0);
+  EXPECT_TRUE(one->close());
+  EXPECT_TRUE(two->close());
+}
+
+TEST_P(DockerTest, NothingOfACallIsLeft) {
+  const auto sandbox = acquire();
+  {
+    const auto call = sandbox->open_call({}, {});
+    const ExecResult made = call->exec(python(R"(
+import os, subprocess, ctypes
+libc = ctypes.CDLL(None)
+open('/tmp/left', 'w').close(); os.mkdir('/tmp/tree'); os.mkdir('/tmp/tree/more'); os.chmod('/tmp/tree', 0)
+open('/dev/shm/left', 'w').close(); open('/var/tmp/left', 'w').close()
+assert libc.shmget(77, 4096, 0o1600) >= 0
+assert libc.semget(77, 1, 0o1600) >= 0
+assert libc.msgget(77, 0o1600) >= 0
+open('/workspace/kept', 'w').write('kept')
+)"),
+                                       {});
+    EXPECT_EQ(made.exit_code, 0) << made.stderr;
+    EXPECT_TRUE(made.stopped_known);
+    EXPECT_TRUE(call->close());
+  }
+  EXPECT_EQ(output(*sandbox, python(R"(
+import ctypes, os
+libc = ctypes.CDLL(None)
+print(os.listdir('/tmp'), os.listdir('/dev/shm'), os.listdir('/var/tmp'))
+print(libc.shmget(77, 0, 0), libc.semget(77, 0, 0), libc.msgget(77, 0))
+print([name for name in os.listdir('/workspace') if len(name) != 12], open('/workspace/kept').read())
+)")),
+            "[] [] []\n-1 -1 -1\n['kept'] kept\n");
+}
+
+// DK-01: EX-01 to EX-03 with an engine.
+TEST_P(DockerTest, WhatIgnoresItsEndEndsAllTheSame) {
+  const auto sandbox = acquire();
+  const auto call = sandbox->open_call({}, {});
+  ExecRequest request = python(R"(
+import os, signal, time
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT): signal.signal(number, signal.SIG_IGN)
+for _ in range(3):
+    if os.fork() == 0: os.setsid()
+print('running', flush=True)
+while True: time.sleep(60)
+)");
+  request.timeout = std::chrono::seconds(1);
+  const ExecResult result = call->exec(request, {});
+  EXPECT_EQ(result.outcome, Outcome::timed_out);
+  EXPECT_TRUE(result.stopped_known);
+  const std::string others = call->exec(python(R"(
+import os
+mine = str(os.getuid())
+print([p for p in os.listdir('/proc') if p.isdigit() and int(p) != os.getpid()
+       and ('\nUid:\t' + mine + '\t') in open(f'/proc/{p}/status').read()])
+)"),
+                                        {})
+                                 .stdout;
+  EXPECT_EQ(others, "[]\n");
+}
+
+TEST_P(DockerTest, AForkBombEndsWithItsCall) {
+  SandboxSpec small = spec();
+  small.resources.pids = stated(32);
+  const auto sandbox = acquire(small);
+  const auto call = sandbox->open_call({}, {});
+  ExecRequest bomb = python(R"(
+import os, signal
+signal.alarm(60)
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+)");
+  bomb.timeout = std::chrono::seconds(1);
+  const ExecResult result = call->exec(bomb, {});
+  EXPECT_EQ(result.outcome, Outcome::timed_out);
+  EXPECT_TRUE(result.stopped_known);
+  EXPECT_TRUE(call->close());
+  EXPECT_EQ(output(*sandbox, python("print('after')")), "after\n");
+}
+
+TEST_P(DockerTest, AnotherFingerprintReplacesWhatIsIdleAndIsRefusedWhatIsBusy) {
+  const auto first = acquire();
+  SandboxSpec other = spec();
+  other.resources.pids = stated(64);
+  {
+    const auto call = first->open_call({}, {});
+    EXPECT_THROW(acquire(other), SandboxBusy);
+  }
+  const auto second = acquire(other);
+  EXPECT_NE(second->info().id, first->info().id);
+  EXPECT_EQ(containers().size(), 1U);
+  EXPECT_THROW(first->open_call({}, {}), SandboxUnavailable);
+}
+
+TEST_P(DockerTest, TellsWhatItHas) {
+  SandboxSpec labelled = spec();
+  labelled.labels = {{"who", "somebody with blanks"}};
+  const auto sandbox = acquire(labelled);
+  const auto records = backend().list();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].id, sandbox->info().id);
+  EXPECT_EQ(records[0].key, key());
+  EXPECT_EQ(records[0].labels, labelled.labels);
+  EXPECT_GT(records[0].memory_bytes, 0U);
+  const auto attached = make_backend()->attach(key(), "test", {});
+  EXPECT_EQ(attached->info().id, sandbox->info().id);
+  EXPECT_THROW(backend().attach(key("other"), "test", {}), NoSuchSandbox);
+  EXPECT_FALSE(backend().dispose_id("0123456789abcdef"));
+  EXPECT_TRUE(backend().dispose_id(sandbox->info().id));
+  EXPECT_EQ(backend().list().size(), 0U);
+}
+
+}  // namespace
+}  // namespace casemate::docker_tests

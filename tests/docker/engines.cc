@@ -1,0 +1,170 @@
+#include "tests/docker/engines.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <map>
+#include <utility>
+
+#include "casemate/backends/docker/labels.h"
+
+namespace casemate::docker_tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The process of engine.py: it ends the engine when its input ends, so also when this program dies.
+class Running {
+ public:
+  explicit Running(const std::string& kind) {
+    const char* build = getenv("CASEMATE_BUILD_DIR");
+    int in[2];
+    int out[2];
+    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) return;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    std::vector<std::string> words{"/usr/bin/python3", "tests/docker/engine.py", kind,
+                                   build == nullptr ? "build/release" : build};
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    if (posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ) != 0) pid_ = -1;
+    posix_spawn_file_actions_destroy(&actions);
+    close(in[0]);
+    close(out[1]);
+    input_ = in[1];
+    std::string line;
+    char letter = 0;
+    while (read(out[0], &letter, 1) == 1 && letter != '\n') line += letter;
+    close(out[0]);
+    engine_.kind = kind;
+    if (line.starts_with("ready ")) {
+      engine_.address = line.substr(6);
+    } else {
+      engine_.missing =
+          line.starts_with("missing ") ? line.substr(8) : kind + ": it could not be started";
+    }
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  ~Running() {
+    close(input_);
+    if (pid_ > 0) waitpid(pid_, nullptr, 0);
+  }
+  const EngineUnderTest& engine() const { return engine_; }
+
+ private:
+  pid_t pid_ = -1;
+  int input_ = -1;
+  EngineUnderTest engine_;
+};
+
+// Ended by the program's end, not by static destructors of forked children.
+class Engines final : public testing::Environment {
+ public:
+  void TearDown() override { running.clear(); }
+  std::map<std::string, std::unique_ptr<Running>> running;
+};
+
+Engines& engines() {
+  static Engines* const all = [] {
+    auto* made = new Engines;  // the test framework owns it
+    testing::AddGlobalTestEnvironment(made);
+    return made;
+  }();
+  return *all;
+}
+
+// Before the tests begin, or nobody would end them.
+[[maybe_unused]] const bool kKnown = (engines(), true);
+
+}  // namespace
+
+const EngineUnderTest& engine_under_test(const std::string& kind) {
+  std::unique_ptr<Running>& running = engines().running[kind];
+  if (!running) running = std::make_unique<Running>(kind);
+  return running->engine();
+}
+
+SandboxSpec DockerTest::spec() {
+  SandboxSpec spec;
+  spec.kind = "test";
+  spec.image = kImage;
+  spec.requires_capabilities = {Capability::exec, Capability::files_in, Capability::files_out,
+                                Capability::files_list, Capability::files_delete};
+  return spec;
+}
+
+DockerBackendOptions DockerTest::options() const {
+  DockerBackendOptions options;
+  options.host = engine_under_test(GetParam()).address;
+  options.state_dir = state_;
+  options.pull = DockerPull::never;
+  options.log = [](LogLevel level, std::string_view text) {
+    if (level >= LogLevel::warning) {
+      std::fprintf(stderr, "log: %.*s\n", static_cast<int>(text.size()), text.data());
+    }
+  };
+  return options;
+}
+
+std::unique_ptr<DockerBackend> DockerTest::make_backend(DockerBackendOptions options) const {
+  if (options.host.empty()) options = this->options();
+  return std::make_unique<DockerBackend>(std::move(options));
+}
+
+void DockerTest::SetUp() {
+  const EngineUnderTest& engine = engine_under_test(GetParam());
+  if (engine.address.empty()) GTEST_SKIP() << engine.missing;
+  std::string pattern = fs::temp_directory_path() / "casemate-docker-XXXXXX";
+  state_ = mkdtemp(pattern.data());
+  backend_ = make_backend();
+  engine_ = std::make_unique<docker::Engine>(docker::parse_engine_address(engine.address), nullptr,
+                                             Log{});
+}
+
+void DockerTest::TearDown() {
+  if (!backend_) return;
+  for (const docker::Container& left : containers()) {
+    const std::string scope = left.labels.at("casemate.scope");
+    backend_->dispose_scope(scope, left.labels.at("casemate.thread"));
+  }
+  for (const docker::Container& left : containers()) ADD_FAILURE() << left.name << " is left";
+  backend_->list();
+  std::error_code none;
+  for (const auto& left : fs::directory_iterator(state_ / "docker/places", none)) {
+    ADD_FAILURE() << left.path() << " is left";
+  }
+  backend_.reset();
+  fs::remove_all(state_);
+}
+
+std::vector<docker::Container> DockerTest::containers() {
+  return engine_->list({std::string(docker::kOwnerLabel) + "=" + std::string(docker::kOwner)}, {});
+}
+
+// By asking again: Podman's own way of waiting does not hear of what it removes by itself.
+void DockerTest::await_gone(const std::string& id) {
+  while (engine_->inspect(id, {})) usleep(20'000);
+}
+
+ExecRequest shell(std::string line) {
+  ExecRequest request;
+  request.command = ShellLine{std::move(line)};
+  return request;
+}
+
+ExecRequest python(std::string program) {
+  ExecRequest request;
+  request.command = Argv{{"/usr/bin/python3", "-u", "-c", std::move(program)}};
+  return request;
+}
+
+}  // namespace casemate::docker_tests

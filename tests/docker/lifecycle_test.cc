@@ -1,0 +1,110 @@
+// Several host processes with one engine, and one that is killed.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "casemate/backends/docker/labels.h"
+#include "casemate/core/errors.h"
+#include "tests/docker/engines.h"
+#include "tests/docker/other_process.h"
+
+namespace casemate::docker_tests {
+namespace {
+
+class DockerLifecycle : public DockerTest {};
+
+INSTANTIATE_TEST_SUITE_P(Engines, DockerLifecycle, testing::Values("docker", "podman"),
+                         [](const auto& each) { return each.param; });
+
+TEST_P(DockerLifecycle, TwoProcessesThatAskAtOnceHaveOneContainer) {
+  // The backend of the child lives as long as the child does: it never returns from `body` before.
+  std::vector<std::unique_ptr<DockerBackend>> kept;
+  const auto keeping = [&] {
+    kept.push_back(make_backend());
+    const auto sandbox = kept.back()->acquire(key(), spec(), {});
+    const ExecResult result = sandbox->exec(shell("echo works"), {});
+    return sandbox->info().id + (result.stdout == "works\n" ? "" : " and does not work");
+  };
+  OtherProcess one(keeping);
+  OtherProcess two(keeping);
+  one.go();
+  two.go();
+  const std::string first = one.hear();
+  EXPECT_EQ(first, two.hear());
+  EXPECT_EQ(first.size(), 24U) << first;
+  EXPECT_EQ(containers().size(), 1U);
+  // It lives as long as either holds it.
+  one.end();
+  EXPECT_EQ(backend().attach(key(), "test", {})->info().id, first);
+  // And anybody may end it.
+  EXPECT_EQ(backend().dispose_scope("scope", "thread"), 1);
+  EXPECT_EQ(containers().size(), 0U);
+}
+
+TEST_P(DockerLifecycle, ASandboxEndsWhenItsHostIsKilled) {
+  std::unique_ptr<DockerBackend> kept;
+  OtherProcess host([&] {
+    kept = make_backend();
+    return kept->acquire(key(), spec(), {})->info().id;
+  });
+  host.go();
+  ASSERT_EQ(host.hear().size(), 24U);
+  const std::string id = containers().at(0).id;
+  host.end();
+  await_gone(id);
+  EXPECT_EQ(containers().size(), 0U);
+}
+
+TEST_P(DockerLifecycle, ASandboxThatIsToBeKeptIsThereForTheNextHost) {
+  std::unique_ptr<DockerBackend> kept;
+  OtherProcess host([&] {
+    kept = make_backend();
+    SandboxSpec patient = spec();
+    patient.keep_idle = std::chrono::minutes(10);
+    return kept->acquire(key(), patient, {})->info().id;
+  });
+  host.go();
+  const std::string id = host.hear();
+  host.end();
+  const auto sandbox = acquire();
+  EXPECT_TRUE(sandbox->info().reused);
+  EXPECT_EQ(sandbox->info().id, id);
+}
+
+// LC-08
+TEST_P(DockerLifecycle, ASandboxThatWasRemovedBehindItsHostIsMadeAnew) {
+  const auto first = acquire();
+  engine().remove(containers().at(0).id, {});
+  EXPECT_THROW(first->open_call({}, {}), SandboxUnavailable);
+  const auto second = acquire();
+  EXPECT_NE(second->info().id, first->info().id);
+  EXPECT_EQ(second->exec(shell("echo works"), {}).stdout, "works\n");
+}
+
+// DK-07
+TEST_P(DockerLifecycle, AForeignContainerOfTheNameIsRefusedAndNotTouched) {
+  const std::string body = std::string(R"({"Image":")") + kImage +
+                           R"(","Cmd":["/bin/true"],"HostConfig":{"NetworkMode":"none"}})";
+  const auto id = engine().create(docker::container_name(key(), "test"), body, {});
+  ASSERT_TRUE(id);
+  EXPECT_THROW(acquire(), SandboxUnavailable);
+  EXPECT_EQ(backend().dispose(key()), 0);
+  EXPECT_TRUE(engine().inspect(*id, {}));
+  engine().remove(*id, {});
+}
+
+TEST_P(DockerLifecycle, AnImageThatIsNotThereIsRefusedWhereNoneMayBePulled) {
+  SandboxSpec missing = spec();
+  missing.image = "casemate-test-of-nobody:none";
+  EXPECT_THROW(acquire(missing), SandboxImageInvalid);
+  missing.image.reset();
+  EXPECT_THROW(acquire(missing), SandboxImageNotSupported);
+  missing.image = "host";
+  EXPECT_THROW(acquire(missing), SandboxImageNotSupported);
+}
+
+}  // namespace
+}  // namespace casemate::docker_tests

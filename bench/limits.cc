@@ -21,9 +21,9 @@
 #include <thread>
 
 #include "bench/process.h"
-#include "casemate/backends/linux/group_detection.h"
 #include "casemate/base/digest.h"
 #include "casemate/core/limits.h"
+#include "casemate/local/group_detection.h"
 #include "casemate/sys/cgroup.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
@@ -92,9 +92,9 @@ std::string own_group_name() {
 
 // Removes the groups of bare sandboxes whose process was killed.
 void sweep_groups() {
-  const auto layout = linux_backend::detect_groups().layout;
+  const auto layout = local::detect_groups().layout;
   // Above the group of any sandbox, also of one that there is not.
-  for (const std::string& group : linux_backend::sandbox_directories(layout, "none")) {
+  for (const std::string& group : local::sandbox_directories(layout, "none")) {
     const std::filesystem::path above = std::filesystem::path(group).parent_path();
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(above, ignored)) {
@@ -111,14 +111,13 @@ void sweep_groups() {
 // The same groups as a sandbox of ours with one call, all namespaces, the mounts, pivot_root, and
 // all of it removed.
 double bare_sandbox(bool execute) {
-  static const linux_backend::ControlGroupLayout kLayout = linux_backend::detect_groups().layout;
+  static const local::ControlGroupLayout kLayout = local::detect_groups().layout;
   const std::string id = own_group_name();
   const auto start = Clock::now();
-  linux_backend::carry_out(linux_backend::sandbox_steps(kLayout, id, Resources{}));
-  if (execute) linux_backend::carry_out(linux_backend::call_steps(kLayout, id, "bare", 64));
-  const auto members =
-      linux_backend::open_members(execute ? linux_backend::member_directories(kLayout, id, "bare")
-                                          : linux_backend::agent_directories(kLayout, id));
+  local::carry_out(local::sandbox_steps(kLayout, id, Resources{}));
+  if (execute) local::carry_out(local::call_steps(kLayout, id, "bare", 64));
+  const auto members = local::open_members(execute ? local::member_directories(kLayout, id, "bare")
+                                                   : local::agent_directories(kLayout, id));
   auto [ours, theirs] = sys::socket_pair(sys::SocketType::stream);
   const pid_t pid = sys::clone_process(kAllNamespaces);
   if (pid == 0) bare_child(members, theirs.get(), execute);
@@ -130,7 +129,7 @@ double bare_sandbox(bool execute) {
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  for (const std::string& group : linux_backend::sandbox_directories(kLayout, id)) {
+  for (const std::string& group : local::sandbox_directories(kLayout, id)) {
     sys::remove_control_group(group);
   }
   const double took = since(start);

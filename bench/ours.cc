@@ -16,12 +16,12 @@
 
 #include "bench/own_directory.h"
 #include "bench/process.h"
-#include "casemate/backends/linux/group_detection.h"
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/base/digest.h"
 #include "casemate/core/sandbox.h"
 #include "casemate/kinds/codeact/run.h"
 #include "casemate/kinds/codeact/spec.h"
+#include "casemate/local/group_detection.h"
 #include "casemate/policy/router.h"
 #include "casemate/sys/file.h"
 
@@ -164,7 +164,7 @@ class Ours {
   // Of one sandbox that does nothing: the shares of memory of the agent and what else lives for it,
   // or all that its control group is charged with, the kernel's own included.
   std::vector<double> idle_bytes(bool whole_group) {
-    const auto layout = linux_backend::detect_groups().layout;
+    const auto layout = local::detect_groups().layout;
     std::vector<SandboxKey> keys;
     std::vector<double> samples;
     for (int i = 0; i < kIdle; ++i) {
@@ -173,7 +173,7 @@ class Ours {
       const std::string id = sandbox->info().id;
       double bytes = 0;
       if (whole_group) {
-        bytes = static_cast<double>(linux_backend::read_use(layout, id).memory_bytes);
+        bytes = static_cast<double>(local::read_use(layout, id).memory_bytes);
       } else {
         for (const pid_t pid : members(layout, id)) bytes += proportional_set(pid);
       }
@@ -236,10 +236,9 @@ class Ours {
   SandboxKey key(std::string thread) const { return {scope_, std::move(thread), "default"}; }
   SandboxKey fresh_key() { return key(fmt::format("fresh {}", ++number_)); }
 
-  static std::vector<pid_t> members(const linux_backend::ControlGroupLayout& layout,
-                                    std::string_view id) {
+  static std::vector<pid_t> members(const local::ControlGroupLayout& layout, std::string_view id) {
     std::vector<pid_t> found;
-    for (const std::string& group : linux_backend::agent_directories(layout, id)) {
+    for (const std::string& group : local::agent_directories(layout, id)) {
       std::ifstream file(group + "/cgroup.procs");
       for (pid_t pid = 0; file >> pid;) found.push_back(pid);
       if (!found.empty()) return found;

@@ -16,6 +16,7 @@
 #include "apps/casemate/toml_file.h"
 #include "apps/casemate/values.h"
 #include "casemate/backends/linux/linux_backend.h"
+#include "casemate/backends/oci/oci_backend.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/sys/unique_fd.h"
@@ -154,8 +155,10 @@ class Reader {
   }
 
   void read_engine(const std::string& engine, const TomlValue& table) {
+    if (engine == kOciBackendName) return read_oci(table);
     if (engine != kLinuxBackendName) {
-      place_.refuse_unknown_key(table, engine, " in [backends]", {std::string(kLinuxBackendName)});
+      place_.refuse_unknown_key(table, engine, " in [backends]",
+                                {std::string(kLinuxBackendName), std::string(kOciBackendName)});
     }
     for (const auto& [key, value] : table.entries) {
       if (key == "state_dir" || key == "image_dir") {
@@ -181,6 +184,30 @@ class Reader {
             {"state_dir", "image_dir", "image_keep_days", "image_store_size"});
       }
     }
+  }
+
+  // Images are in the store of [backends.linux].
+  void read_oci(const TomlValue& table) {
+    for (const auto& [key, value] : table.entries) {
+      if (key == "state_dir") {
+        config_.oci_state_dir = read_directory(key, value);
+      } else if (key == "runtime") {
+        config_.oci_runtime = read_runtime(key, value);
+      } else {
+        place_.refuse_unknown_key(value, key, " in [backends.oci]", {"state_dir", "runtime"});
+      }
+    }
+  }
+
+  std::string read_runtime(const std::string& key, const TomlValue& value) {
+    const std::string example = "for example runtime = \"crun\"";
+    if (value.kind != Kind::text) place_.refuse_kind(value, key, "a string", example);
+    const bool relative = value.text.find('/') != value.text.npos && !value.text.starts_with('/');
+    if (value.text.empty() || relative || value.text.find('\0') != value.text.npos) {
+      place_.refuse(value, fmt::format("{} cannot be '{}'", key, escape_for_display(value.text)),
+                    "give the name of a program, or its absolute path");
+    }
+    return value.text;
   }
 
   std::string read_directory(const std::string& key, const TomlValue& value) {

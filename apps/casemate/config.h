@@ -42,6 +42,9 @@ struct Config {
   // them.
   std::optional<std::chrono::seconds> linux_image_keep;
   std::optional<std::uint64_t> linux_image_store_bytes;
+  // [backends.oci] state_dir, an absolute path, and runtime, a name or an absolute path.
+  std::optional<std::string> oci_state_dir;
+  std::optional<std::string> oci_runtime;
   // [host_tools.NAME], sorted by name.
   std::vector<HostToolSetting> host_tools;
 

@@ -15,10 +15,10 @@
 #include "apps/casemate/doctor_findings.h"
 #include "apps/casemate/verbs.h"
 #include "apps/casemate/wiring.h"
-#include "casemate/backends/linux/group_detection.h"
-#include "casemate/backends/linux/subordinate_ids.h"
 #include "casemate/base/json.h"
 #include "casemate/guest/agent/landlock.h"
+#include "casemate/local/group_detection.h"
+#include "casemate/local/subordinate_ids.h"
 
 namespace casemate::app {
 
@@ -36,8 +36,8 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
 });
 
 Finding control_groups() {
-  const linux_backend::DetectedGroups groups = linux_backend::detect_groups();
-  const linux_backend::ControlGroupLayout& layout = groups.layout;
+  const local::DetectedGroups groups = local::detect_groups();
+  const local::ControlGroupLayout& layout = groups.layout;
   std::string found;
   for (const auto& [name, place] : {std::pair("memory", layout.memory),
                                     std::pair("pids", layout.pids), std::pair("cpu", layout.cpu)}) {
@@ -57,7 +57,7 @@ Finding control_groups() {
 }
 
 Finding user_ids() {
-  const auto remedy = linux_backend::remedy_for_one_id();
+  const auto remedy = local::remedy_for_one_id();
   if (!remedy)
     return {"user ids", Status::ok, "enough for sandboxes to have some of their own", ""};
   return {
@@ -101,8 +101,9 @@ constexpr VerbSpec kDoctorVerb = {
     .synopsis = "doctor [OPTIONS]",
     .summary = "try each backend for real; say what is missing and the command that mends it",
     .notes =
-        "Each line is ok, weaker (it works, and holds less than elsewhere) or missing. A command "
-        "after\n\"mend:\" is exact; most of them need root.\n\n"
+        "Each line is ok, weaker (it works, and holds less than elsewhere), missing, or absent (a "
+        "backend that\ndoes not work here and need not, because another one does). A command after "
+        "\"mend:\" is exact;\nmost of them need root.\n\n"
         "Exit status: 0 when nothing is missing, 1 when something is.",
     .options = kOptions,
     .operands = ValueForm::text,
@@ -111,10 +112,7 @@ constexpr VerbSpec kDoctorVerb = {
 
 int doctor(const ParsedLine& line, const Config& config) {
   refuse_operands(line);
-  std::vector<Finding> findings;
-  for (const auto& backend : make_backends(config, make_log(line))) {
-    for (Finding& finding : examine(*backend)) findings.push_back(std::move(finding));
-  }
+  std::vector<Finding> findings = examine_all(make_backends(config, make_log(line)));
   findings.push_back(user_ids());
   findings.push_back(control_groups());
   findings.push_back(second_wall());

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -122,9 +124,11 @@ std::string_view to_string(Finding::Status status) {
     case Status::weaker:
       return "weaker";
     case Status::missing:
+      return "missing";
+    case Status::absent:
       break;
   }
-  return "missing";
+  return "absent";
 }
 
 std::vector<Finding> examine(SandboxBackend& backend) {
@@ -152,6 +156,21 @@ std::vector<Finding> examine(SandboxBackend& backend) {
                                   : error.message() + "; " + options_named_here(error.hint()),
              ""}};
   }
+}
+
+std::vector<Finding> examine_all(std::span<const std::shared_ptr<SandboxBackend>> backends) {
+  std::vector<std::vector<Finding>> found;
+  for (const auto& backend : backends) found.push_back(examine(*backend));
+  const bool one_works = std::ranges::any_of(
+      found, [](const auto& findings) { return findings.front().status == Status::ok; });
+  std::vector<Finding> all;
+  for (auto& findings : found) {
+    if (one_works && findings.front().status == Status::missing) {
+      findings.front().status = Status::absent;
+    }
+    std::ranges::move(findings, std::back_inserter(all));
+  }
+  return all;
 }
 
 }  // namespace casemate::app

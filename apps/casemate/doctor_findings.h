@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +17,8 @@ struct Finding {
     // It works and holds less than elsewhere.
     weaker,
     missing,
+    // A backend that does not work here, and need not: another one does.
+    absent,
   };
   std::string name;
   Status status = Status::ok;
@@ -26,7 +30,10 @@ struct Finding {
 
 std::string_view to_string(Finding::Status status);
 
-// Starts a sandbox of the backend, runs programs in it and ends it again.
+// Starts a sandbox of the backend, runs programs in it and ends it again. The first finding is
+// whether it works.
 std::vector<Finding> examine(SandboxBackend& backend);
+// The same of each.
+std::vector<Finding> examine_all(std::span<const std::shared_ptr<SandboxBackend>> backends);
 
 }  // namespace casemate::app

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "casemate/backends/in_process/backend.h"
 #include "casemate/core/errors.h"
 #include "casemate/core/vocabulary.h"
 
@@ -40,6 +43,22 @@ TEST(Examination, DoesNotTrustAProbe) {
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].status, Finding::Status::missing);
   EXPECT_EQ(findings[0].found, "not here; look elsewhere");
+}
+
+TEST(Examination, ABackendThatDoesNotWorkIsMissingOnlyWhereNoOtherWorks) {
+  const auto absent = std::make_shared<Absent>();
+  absent->found = {.available = false, .reason = "no engine"};
+  const std::vector<std::shared_ptr<SandboxBackend>> alone{absent};
+  EXPECT_EQ(examine_all(alone).at(0).status, Finding::Status::missing);
+  const auto works = std::make_shared<in_process::InProcessSandboxBackend>(
+      std::make_shared<in_process::InProcessSandbox>(
+          in_process::InProcessSandboxOptions{.default_stdout = "works\n"}));
+  const std::vector<std::shared_ptr<SandboxBackend>> beside{absent, works};
+  const auto findings = examine_all(beside);
+  EXPECT_EQ(findings.at(0).status, Finding::Status::absent) << findings.at(0).found;
+  EXPECT_EQ(findings.at(0).found, "no engine");
+  EXPECT_EQ(findings.at(1).status, Finding::Status::ok) << findings.at(1).found;
+  EXPECT_EQ(to_string(Finding::Status::absent), "absent");
 }
 
 }  // namespace

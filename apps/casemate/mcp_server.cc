@@ -106,9 +106,7 @@ void check_mcp_server(const McpOptions& options, const Backends& backends, const
 }
 
 std::string in_force(const McpOptions& options, const Backends& backends) {
-  std::string backend = options.sandbox.backend.value_or("");
-  if (backend.empty() && backends.size() == 1) backend = backends[0]->declarations().name;
-  if (backend.empty()) backend = "the first that can serve";
+  const std::string backend = backend_of(options.sandbox, backends);
   return fmt::format("serving MCP; floor {}, backend {}, scope {}, agent {}",
                      to_string(options.sandbox.min_isolation), backend,
                      escape_for_display(options.sandbox.key.scope),

@@ -214,7 +214,8 @@ constexpr VerbSpec kRunVerb = {
         "wins.\n"
         "\n"
         "CASEMATE_STATE_DIR in the environment names the directory that holds sandboxes\n"
-        "(default: /run/casemate).",
+        "(default: /run/casemate; those of the oci backend beside it), CASEMATE_OCI_RUNTIME the "
+        "runtime of\nthat (default: the first of crun and runc that is there).",
     .options = kRunOptions,
     .operands = ValueForm::path,
     .offered_operands = {},

@@ -262,20 +262,24 @@ int check(const RunOptions& options, const Backends& backends, const Log& log) {
 
 }  // namespace
 
+std::string backend_of(const RunOptions& options, const Backends& backends) {
+  if (options.backend) return *options.backend;
+  // What is available is not asked: that costs a sandbox, and a later one of them serves nothing
+  // that an earlier cannot.
+  const auto found = std::ranges::find_if(backends, [&](const auto& backend) {
+    const BackendDeclarations declared = backend->declarations();
+    return declared.isolation && meets_floor(*declared.isolation, options.min_isolation);
+  });
+  return (found == backends.end() ? backends.front() : *found)->declarations().name;
+}
+
 SandboxRouter make_router(const RunOptions& options, Backends backends, const Log& log) {
   RouterOptions router;
   router.min_isolation = options.min_isolation;
   router.denied_capabilities = options.denied_capabilities;
   router.denied_identities = options.denied_identities;
   router.log = log;
-  if (options.backend) {
-    router.selected = *options.backend;
-  } else if (backends.size() == 1) {
-    // Nothing to choose from, and finding out what is available costs a sandbox.
-    router.selected = backends[0]->declarations().name;
-  } else {
-    router.selection = Selection::first_that_can_serve;
-  }
+  router.selected = backend_of(options, backends);
   return SandboxRouter(std::move(backends), std::move(router));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "apps/casemate/run_options.h"
@@ -11,6 +12,10 @@
 namespace casemate::app {
 
 using Backends = std::vector<std::shared_ptr<SandboxBackend>>;
+
+// The backend that `--backend` names, or else the first that meets the floor; where none does, the
+// first.
+std::string backend_of(const RunOptions& options, const Backends& backends);
 
 // The router over these, with the options' floor, denials and choice.
 SandboxRouter make_router(const RunOptions& options, Backends backends, const Log& log);

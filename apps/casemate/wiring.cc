@@ -46,11 +46,28 @@ LinuxBackendOptions linux_options(const Config& config, Log log) {
   return options;
 }
 
+OciBackendOptions oci_options(const Config& config, Log log) {
+  OciBackendOptions options;
+  if (config.oci_runtime) options.runtime = *config.oci_runtime;
+  if (config.oci_state_dir) options.state_dir = *config.oci_state_dir;
+  // Each backend has its own: beside the other's.
+  if (const char* directory = std::getenv("CASEMATE_STATE_DIR")) {
+    options.state_dir = std::string(directory) + "-oci";
+  }
+  if (const char* runtime = std::getenv("CASEMATE_OCI_RUNTIME")) options.runtime = runtime;
+  options.images = image_store_options(config, log);
+  options.log = std::move(log);
+  return options;
+}
+
 std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config, Log log,
                                                            ServerNameCheck server_names) {
-  LinuxBackendOptions options = linux_options(config, std::move(log));
-  options.egress.server_names = server_names;
-  return {std::make_shared<LinuxBackend>(std::move(options))};
+  LinuxBackendOptions linux_backend = linux_options(config, log);
+  linux_backend.egress.server_names = server_names;
+  OciBackendOptions oci_backend = oci_options(config, std::move(log));
+  oci_backend.egress.server_names = server_names;
+  return {std::make_shared<LinuxBackend>(std::move(linux_backend)),
+          std::make_shared<OciBackend>(std::move(oci_backend))};
 }
 
 void refuse_operands(const ParsedLine& line) {

@@ -6,6 +6,7 @@
 #include "apps/casemate/config.h"
 #include "apps/casemate/option_parser.h"
 #include "casemate/backends/linux/linux_backend.h"
+#include "casemate/backends/oci/oci_backend.h"
 #include "casemate/base/log.h"
 #include "casemate/core/backend.h"
 #include "casemate/egress/gateway.h"
@@ -21,6 +22,8 @@ images::ImageStoreOptions image_store_options(const Config& config, Log log);
 
 // How the configuration and the environment want the linux backend.
 LinuxBackendOptions linux_options(const Config& config, Log log);
+// The same of the oci backend.
+OciBackendOptions oci_options(const Config& config, Log log);
 
 // Every backend of this build, in the order in which they are preferred: cheapest first.
 // `server_names` is what TLS clients of programs are held to.

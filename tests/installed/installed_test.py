@@ -45,6 +45,7 @@ NAMED = """\
 #include "casemate/backends/docker/docker_backend.h"
 #include "casemate/backends/in_process/backend.h"
 #include "casemate/backends/linux/linux_backend.h"
+#include "casemate/backends/oci/oci_backend.h"
 #include "casemate/conformance/conformance.h"
 #include "casemate/egress/gateway.h"
 #include "casemate/host_tools/channel.h"
@@ -65,6 +66,7 @@ NAMED = """\
 using namespace casemate;
 const LinuxBackendOptions linux_options{.state_dir = "/run/casemate"};
 const DockerBackendOptions docker_options{.host = "/run/docker.sock"};
+const OciBackendOptions oci_options{.runtime = "crun"};
 const images::ImageStoreOptions images_options{.directory = "/srv/images"};
 const WarmPool pool{.sandboxes = 2};
 const in_process::InProcessBackendOptions in_process_options{.purge_count = 1};

@@ -26,7 +26,8 @@ ARROWS = {
     "guest": ["core", "sys"],
     "egress": ["core", "sys"],
     "images": ["core", "sys"],
-    "backends": ["guest", "egress", "images"],
+    "local": ["guest", "egress", "images"],
+    "backends": ["local"],
     # Down to host_tools, because its probes of host tools go the road that every kind goes: the same
     # registry, run and session, so that a provider is tried against what will use it.
     "conformance": ["host_tools"],

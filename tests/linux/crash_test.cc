@@ -16,7 +16,7 @@
 #include <string>
 #include <system_error>
 
-#include "casemate/backends/linux/state_directory.h"
+#include "casemate/local/state_directory.h"
 #include "casemate/sys/without_call_test.h"
 #include "tests/linux/linux_test.h"
 #include "tests/linux/other_process.h"
@@ -98,10 +98,10 @@ TEST_F(LinuxCrash, AFullStateDirectoryIsANamedRefusalAtEveryStepAndLeavesNothing
       mount_state(place, 0, "mode=700,nr_inodes=" + std::to_string(inodes));
       std::string answer;
       {
-        LinuxBackend own({.state_dir = place, .log = {}});
+        const auto own = make_backend({.state_dir = place, .log = {}});
         try {
-          answer = own.acquire(key(), spec(), {})->exec(shell("echo alive"), {}).stdout;
-          if (own.dispose(key()) != 1) answer = "not disposed";
+          answer = own->acquire(key(), spec(), {})->exec(shell("echo alive"), {}).stdout;
+          if (own->dispose(key()) != 1) answer = "not disposed";
         } catch (const SandboxUnavailable& refusal) {
           answer = "refused: " + refusal.message() + "; " + refusal.hint();
         }
@@ -133,11 +133,11 @@ TEST_F(LinuxCrash, AReadOnlyStateDirectoryIsANamedRefusal) {
   for (const bool filled : {false, true}) {
     OtherProcess other([&](int channel) {
       mount_state(place, 0, "mode=700");
-      if (filled) LinuxBackend({.state_dir = place, .log = {}}).list();
+      if (filled) make_backend({.state_dir = place, .log = {}})->list();
       if (mount(nullptr, place.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) < 0) return;
-      LinuxBackend own({.state_dir = place, .log = {}});
+      const auto own = make_backend({.state_dir = place, .log = {}});
       try {
-        own.acquire(key(), spec(), {});
+        own->acquire(key(), spec(), {});
       } catch (const SandboxUnavailable& refusal) {
         OtherProcess::say(channel, refusal.message() + "; " + refusal.hint());
       }

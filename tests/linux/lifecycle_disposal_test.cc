@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "casemate/backends/linux/state_directory.h"
 #include "casemate/core/spec.h"
+#include "casemate/local/state_directory.h"
 #include "tests/linux/lifecycle.h"
 #include "tests/linux/other_process.h"
 #include "tests/support/expect_refusal.h"
@@ -121,31 +121,33 @@ TEST_F(LinuxLifecycle, ListAttachAndDisposeById) {
 TEST_F(LinuxLifecycle, ASandboxThatCannotBeEndedDoesNotKeepTheOthersOfItsScope) {
   // One lock for each of the two, so one can be made impossible to take.
   std::vector<std::string> lines;
-  LinuxBackend watched({.state_dir = state(),
-                        .log = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
+  const auto watched =
+      make_backend({.state_dir = state(),
+                    .log = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
   SandboxSpec other = spec();
   other.kind = "another";
   const auto stuck = acquire(key(), spec());
   const auto good = acquire(key(), other);
   const std::string digest = identity_digest(key(), "test");
-  const fs::path lock = state() / "locks" / linux_backend::lock_name(digest);
+  const fs::path lock = state() / "locks" / local::lock_name(digest);
   fs::rename(lock, state() / "kept");
   fs::create_directory(lock);
-  EXPECT_EQ(watched.dispose_scope("scope", "thread"), 1);
+  EXPECT_EQ(watched->dispose_scope("scope", "thread"), 1);
   ASSERT_FALSE(lines.empty());
   EXPECT_NE(lines[0].find(stuck->info().id + " (scope 'scope', thread 'thread')"),
             std::string::npos)
       << lines[0];
   fs::remove(lock);
   fs::rename(state() / "kept", lock);
-  EXPECT_EQ(watched.dispose_scope("scope", "thread"), 1);
+  EXPECT_EQ(watched->dispose_scope("scope", "thread"), 1);
 }
 
 TEST_F(LinuxLifecycle, ADisposalCountsNoSandboxWhoseEndIsNotSeen) {
   std::vector<std::string> lines;
-  LinuxBackend watched({.state_dir = state(),
-                        .log = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
-  const auto own = watched.acquire(key(), spec(), {});
+  const auto watched =
+      make_backend({.state_dir = state(),
+                    .log = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
+  const auto own = watched->acquire(key(), spec(), {});
   const int agent = own->first_process().value();
   std::ifstream status("/proc/" + std::to_string(agent) + "/status");
   pid_t keeper = -1;
@@ -156,7 +158,7 @@ TEST_F(LinuxLifecycle, ADisposalCountsNoSandboxWhoseEndIsNotSeen) {
   ASSERT_EQ(kill(keeper, SIGSTOP), 0);
   // Nobody can find the agent any more, and the keeper that has it says nothing.
   fs::remove(sandbox_directories().at(0) / "lease.sock");
-  EXPECT_FALSE(watched.dispose_id(own->info().id));
+  EXPECT_FALSE(watched->dispose_id(own->info().id));
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_NE(lines[0].find(own->info().id), std::string::npos) << lines[0];
   EXPECT_EQ(kill(agent, 0), 0);

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "casemate/backends/linux/state_directory.h"
+#include "casemate/local/state_directory.h"
 #include "casemate/sys/unique_fd.h"
 #include "tests/linux/other_process.h"
 #include "tests/support/expect_refusal.h"
@@ -36,7 +36,7 @@ TEST_F(LinuxLifecycle, TheSecondAcquireOfAKeyFindsTheFirstsSandbox) {
   EXPECT_FALSE(first->info().reused);
   EXPECT_TRUE(second->info().reused);
   EXPECT_EQ(first->info().id, second->info().id);
-  EXPECT_EQ(first->info().backend, "linux");
+  EXPECT_EQ(first->info().backend, under_a_runtime() ? "oci" : "linux");
   EXPECT_EQ(first->info().isolation, Isolation::container);
   EXPECT_EQ(first->info().image, "host");
   EXPECT_EQ(first->info().work_dir, "/workspace");
@@ -229,7 +229,7 @@ TEST_F(LinuxLifecycle, LabelsAreKeptWithTheSandbox) {
   labelled.labels = {{"team", "red"}, {"id", "not ours"}};
   const auto own = acquire(key(), labelled);
   std::ifstream file(sandbox_directories().at(0) / "record.json");
-  const auto record = linux_backend::decode_record(
+  const auto record = local::decode_record(
       std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));
   ASSERT_TRUE(record);
   EXPECT_EQ(record->labels, labelled.labels);
@@ -241,12 +241,12 @@ TEST_F(LinuxLifecycle, AStateDirectoryOfOthersIsRefused) {
   const fs::path open_to_all = state() / "open";
   fs::create_directory(open_to_all);
   fs::permissions(open_to_all, fs::perms::owner_all | fs::perms::others_read);
-  LinuxBackend other({.state_dir = open_to_all, .log = {}});
-  expect_refusal<SandboxUnavailable>([&] { other.acquire(key(), spec(), {}); }, {"open", "700"});
-  EXPECT_FALSE(other.probe().available);
+  const auto other = make_backend({.state_dir = open_to_all, .log = {}});
+  expect_refusal<SandboxUnavailable>([&] { other->acquire(key(), spec(), {}); }, {"open", "700"});
+  EXPECT_FALSE(other->probe().available);
   fs::create_directory_symlink(state(), state() / "link");
-  LinuxBackend linked({.state_dir = state() / "link", .log = {}});
-  expect_refusal<SandboxUnavailable>([&] { linked.acquire(key(), spec(), {}); }, "link");
+  const auto linked = make_backend({.state_dir = state() / "link", .log = {}});
+  expect_refusal<SandboxUnavailable>([&] { linked->acquire(key(), spec(), {}); }, "link");
 }
 
 // ISO-17

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "casemate/backends/linux/group_detection.h"
+#include "casemate/local/group_detection.h"
 #include "tests/linux/linux_test.h"
 #include "tests/support/expect_refusal.h"
 
@@ -271,7 +271,7 @@ TEST_F(LinuxLimits, OpenFilesAboveTheHostsOwnBoundAreRefusedWhenStated) {
 TEST_F(LinuxLimits, WhereAControllerCannotBeWrittenADefaultRunsAndAStatedLimitIsRefused) {
   NEEDS_CONTROL_GROUPS();
   if (geteuid() != 0) GTEST_SKIP() << "mounting over a controller needs root";
-  const auto layout = linux_backend::detect_groups().layout;
+  const auto layout = local::detect_groups().layout;
   int channel[2];
   ASSERT_EQ(pipe(channel), 0);
   const pid_t child = fork();
@@ -429,8 +429,7 @@ class LinuxWithoutControlGroups : public LinuxTest {
  protected:
   std::shared_ptr<Sandbox> limited(const Resources& resources) {
     if (!own_) {
-      own_.emplace(LinuxBackendOptions{
-          .state_dir = state(), .log = {}, .control_groups = ControlGroups::none});
+      own_ = make_backend({.state_dir = state(), .log = {}, .control_groups = ControlGroups::none});
     }
     SandboxSpec wanted = spec();
     wanted.resources = resources;
@@ -442,7 +441,7 @@ class LinuxWithoutControlGroups : public LinuxTest {
   }
 
  private:
-  std::optional<LinuxBackend> own_;
+  std::unique_ptr<local::LocalBackend> own_;
 };
 
 TEST_F(LinuxWithoutControlGroups, DefaultsRunAndWhatIsNotHeldIsSaid) {

@@ -13,8 +13,9 @@
 #include <sstream>
 #include <string>
 
-#include "casemate/backends/linux/group_detection.h"
-#include "casemate/backends/linux/state_directory.h"
+#include "casemate/backends/oci/oci_backend.h"
+#include "casemate/local/group_detection.h"
+#include "casemate/local/state_directory.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/process.h"
 #include "casemate/sys/unique_fd.h"
@@ -107,8 +108,22 @@ std::set<ProcessIdentity> still_running(const std::set<ProcessIdentity>& process
   return running;
 }
 
+bool under_a_runtime() { return std::getenv("CASEMATE_TEST_OCI_RUNTIME") != nullptr; }
+
+std::unique_ptr<local::LocalBackend> make_backend(LinuxBackendOptions options) {
+  const char* runtime = std::getenv("CASEMATE_TEST_OCI_RUNTIME");
+  if (runtime == nullptr) return std::make_unique<LinuxBackend>(std::move(options));
+  return std::make_unique<OciBackend>(OciBackendOptions{.runtime = runtime,
+                                                        .state_dir = std::move(options.state_dir),
+                                                        .log = std::move(options.log),
+                                                        .control_groups = options.control_groups,
+                                                        .images = std::move(options.images),
+                                                        .warm_pool = std::move(options.warm_pool),
+                                                        .egress = std::move(options.egress)});
+}
+
 bool control_groups_are_had() {
-  const auto layout = linux_backend::detect_groups().layout;
+  const auto layout = local::detect_groups().layout;
   if (!layout.memory || !layout.pids || !layout.cpu) return false;
   for (const auto& place : {layout.memory, layout.pids, layout.cpu}) {
     const std::string own = place->base + "/casemate";
@@ -152,7 +167,7 @@ bool wait_until_gone(pid_t pid) {
 
 pid_t agent_of(const fs::path& sandbox_directory) {
   const sys::UniqueFd directory(open(sandbox_directory.c_str(), O_PATH | O_CLOEXEC));
-  const auto connection = linux_backend::connect_to(directory.get(), "lease.sock");
+  const auto connection = local::connect_to(directory.get(), "lease.sock");
   if (!connection) return -1;
   ucred agent{};
   socklen_t size = sizeof agent;
@@ -179,7 +194,7 @@ void LinuxTest::SetUp() {
   backend_ = another_backend();
   if (testing::UnitTest::GetInstance()->current_test_info() == nullptr) return;
   const BackendProbe probe = backend_->probe();
-  if (!probe.available) GTEST_SKIP() << "the linux backend does not work here: " << probe.reason;
+  if (!probe.available) GTEST_SKIP() << "the backend does not work here: " << probe.reason;
 }
 
 void LinuxTest::TearDown() {
@@ -195,8 +210,8 @@ void LinuxTest::TearDown() {
   fs::remove_all(state_);
 }
 
-std::unique_ptr<LinuxBackend> LinuxTest::another_backend() const {
-  return std::make_unique<LinuxBackend>(LinuxBackendOptions{.state_dir = state_, .log = {}});
+std::unique_ptr<local::LocalBackend> LinuxTest::another_backend() const {
+  return make_backend({.state_dir = state_, .log = {}});
 }
 
 std::vector<fs::path> LinuxTest::sandbox_directories() const {

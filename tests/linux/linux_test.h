@@ -22,6 +22,12 @@
 
 namespace casemate::linux_tests {
 
+// The backend under test: linux, or with CASEMATE_TEST_OCI_RUNTIME in the environment oci with that
+// runtime, for the behaviour that both share (tests/oci).
+std::unique_ptr<local::LocalBackend> make_backend(LinuxBackendOptions options);
+// Whether it is oci.
+bool under_a_runtime();
+
 // A process for good: a number that came back with another start time is another process.
 using ProcessIdentity = std::pair<pid_t, std::string>;
 
@@ -60,9 +66,9 @@ class LinuxTest : public testing::Test {
   // Disposes everything and expects that nothing is left: no directory, no group, no process.
   void TearDown() override;
 
-  LinuxBackend& backend() { return *backend_; }
+  local::LocalBackend& backend() { return *backend_; }
   // One more on the same state directory, as another process has it.
-  std::unique_ptr<LinuxBackend> another_backend() const;
+  std::unique_ptr<local::LocalBackend> another_backend() const;
   std::filesystem::path state() const { return state_; }
   // Directories of the live sandboxes.
   std::vector<std::filesystem::path> sandbox_directories() const;
@@ -85,7 +91,7 @@ class LinuxTest : public testing::Test {
 
  private:
   std::filesystem::path state_;
-  std::unique_ptr<LinuxBackend> backend_;
+  std::unique_ptr<local::LocalBackend> backend_;
   std::shared_ptr<Sandbox> sandbox_;
   std::set<std::string> ids_;
 };

@@ -63,8 +63,8 @@ class OrdinaryUser(unittest.TestCase):
         return subprocess.run(argv, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, errors="replace", timeout=TIME)
 
-    def run_suite(self, name, least, wrap, only="*"):
-        argv = self.as_user(self.copy(SUITES / name), f"--gtest_filter={only}")
+    def run_suite(self, name, least, wrap, only="*", environment=()):
+        argv = self.as_user(*environment, self.copy(SUITES / name), f"--gtest_filter={only}")
         result = self.run_argv(wrap(argv))
         failures = re.findall(r"(?m)^\S+: Failure\n(?:.*\n){1,12}", result.stdout)
         self.assertEqual(result.returncode, 0, "\n".join(failures) + result.stdout[-2000:])
@@ -162,6 +162,15 @@ class OrdinaryUser(unittest.TestCase):
 
     def test_with_a_range_sandboxes_are_what_they_are_as_root(self):
         self.run_suite("linux_sandbox_test", 70, self.with_subordinate_ids)
+
+    def test_with_a_range_containers_of_a_runtime_are_what_they_are_as_root(self):
+        for runtime in ("crun", "runc"):
+            with self.subTest(runtime=runtime):
+                if not shutil.which(runtime, path=os.environ["PATH"] + ":/usr/sbin"):
+                    self.skipTest(f"the OCI runtime {runtime} is not installed")
+                self.run_suite("linux_sandbox_test", 20, self.with_subordinate_ids,
+                               only="LinuxConfinement.*:LinuxProcesses.*",
+                               environment=[f"CASEMATE_TEST_OCI_RUNTIME={runtime}"])
 
     def test_with_a_range_the_seam_is_what_it_is_as_root(self):
         self.run_suite("seam_test", 40, self.with_subordinate_ids, only="*/linux")

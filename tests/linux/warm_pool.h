@@ -25,14 +25,14 @@ class WarmPoolTest : public LinuxTest {
     make_pooled({});
   }
   void make_pooled(std::vector<std::string> imports) {
-    pooled_ = std::make_unique<LinuxBackend>(
-        LinuxBackendOptions{.state_dir = state(),
-                            .log = {},
-                            .warm_pool = WarmPool{.spec = spec(),
-                                                  .sandboxes = 1,
-                                                  .program = program(),
-                                                  .programs = 1,
-                                                  .imports = std::move(imports)}});
+    pooled_ =
+        make_backend(LinuxBackendOptions{.state_dir = state(),
+                                         .log = {},
+                                         .warm_pool = WarmPool{.spec = spec(),
+                                                               .sandboxes = 1,
+                                                               .program = program(),
+                                                               .programs = 1,
+                                                               .imports = std::move(imports)}});
   }
   void TearDown() override {
     pooled_.reset();
@@ -40,7 +40,7 @@ class WarmPoolTest : public LinuxTest {
   }
 
   static ExpectedProgram program() { return codeact_expected_program("host"); }
-  LinuxBackend& pooled() { return *pooled_; }
+  local::LocalBackend& pooled() { return *pooled_; }
   void end_pooled() { pooled_.reset(); }
 
   void wait_until_warm() {
@@ -99,7 +99,7 @@ class WarmPoolTest : public LinuxTest {
   }
 
  private:
-  std::unique_ptr<LinuxBackend> pooled_;
+  std::unique_ptr<local::LocalBackend> pooled_;
 };
 
 }  // namespace casemate::linux_tests

@@ -146,10 +146,11 @@ TEST_F(WarmPoolOfADirectory, AChangedInterpreterEmptiesThePool) {
   SandboxSpec wanted = spec();
   wanted.image = "dir:" + root().native();
   const ExpectedProgram program{.interpreter = "sh", .path = "program/main", .environment = {}};
-  LinuxBackend pooled({.state_dir = state(),
-                       .log = {},
-                       .warm_pool = WarmPool{.spec = wanted, .sandboxes = 0, .program = program}});
-  const auto sandbox = pooled.acquire(key(), wanted, {});
+  const auto pooled =
+      make_backend({.state_dir = state(),
+                    .log = {},
+                    .warm_pool = WarmPool{.spec = wanted, .sandboxes = 0, .program = program}});
+  const auto sandbox = pooled->acquire(key(), wanted, {});
   const auto look = [&] {
     const auto call = sandbox->open_call({.expects = program}, {});
     call->write_file(program.path, std::string_view("ls -l /proc/$$/exe; ls -i /proc/$$/exe\n"),
@@ -161,7 +162,7 @@ TEST_F(WarmPoolOfADirectory, AChangedInterpreterEmptiesThePool) {
   CallControl control;
   control.deadline = std::chrono::steady_clock::now() + 60s;
   for (int round = 0; round < 3; ++round) {
-    ASSERT_TRUE(pooled.wait_until_warm(control));
+    ASSERT_TRUE(pooled->wait_until_warm(control));
     const fs::path fresh = root() / "usr/bin/fresh";
     fs::copy_file(fs::canonical("/bin/sh"), fresh);
     fs::rename(fresh, root() / "usr/bin/sh");
@@ -181,12 +182,12 @@ TEST_F(LinuxTest, AnAcquireDoesNotWaitForTheImportOfAPoolsImage) {
   fs::permissions(skopeo, fs::perms::owner_all);
   SandboxSpec imported = spec();
   imported.image = "registry.invalid/image:1";
-  LinuxBackend pooled({.state_dir = state(),
-                       .log = {},
-                       .images = {.directory = scratch / "images", .skopeo = skopeo},
-                       .warm_pool = WarmPool{.spec = imported}});
+  const auto pooled = make_backend({.state_dir = state(),
+                                    .log = {},
+                                    .images = {.directory = scratch / "images", .skopeo = skopeo},
+                                    .warm_pool = WarmPool{.spec = imported}});
   auto first = std::async(std::launch::async, [&] {
-    return pooled.acquire(key(), spec(), {})->exec(shell("echo alive"), {}).stdout;
+    return pooled->acquire(key(), spec(), {})->exec(shell("echo alive"), {}).stdout;
   });
   const bool in_time = first.wait_for(20s) == std::future_status::ready;
   EXPECT_TRUE(in_time) << "it waited for an image of others";

@@ -1,189 +1,52 @@
 #include "casemate/backends/linux/linux_backend.h"
 
 #include <fmt/format.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
-#include <optional>
-#include <system_error>
+#include <memory>
+#include <string>
 #include <utility>
 
-#include "casemate/backends/linux/diagnosis.h"
-#include "casemate/backends/linux/lease.h"
-#include "casemate/backends/linux/linux_backend_impl.h"
-#include "casemate/backends/linux/spec_check.h"
-#include "casemate/base/digest.h"
-#include "casemate/base/utf8.h"
-#include "casemate/core/errors.h"
 #include "casemate/guest/agent/guest_program.h"
-#include "casemate/guest/protocol.h"
-#include "casemate/sys/file.h"
+#include "casemate/local/engine.h"
+#include "casemate/local/spec_check.h"
+#include "casemate/local/state_directory.h"
 
 namespace casemate {
 
-using namespace linux_backend;
-using sys::UniqueFd;
-
 namespace {
 
-constexpr char kHostImage[] = "host";
-
-// What the kernel refuses in the state directory or the control groups is the provider's failure.
-template <typename Act>
-auto as_provider(Act&& act) {
-  try {
-    return act();
-  } catch (const std::system_error& error) {
-    throw SandboxUnavailable(fmt::format("the linux backend: {}", error.what()),
-                             provider_hint(error));
+// The kernel's own parts, put together by the keeper.
+class LinuxEngine final : public local::Engine {
+ public:
+  BackendDeclarations declare(const local::ControlGroupLayout& layout) const override {
+    return local::declare(kLinuxBackendName, Isolation::container, layout);
   }
-}
-
-void check_imports(const std::vector<std::string>& imports) {
-  if (imports.size() > guest::kMaxImports) {
-    throw InvalidArgument(
-        fmt::format("WarmPool::imports is refused: it has {} names, and {} are "
-                    "accepted",
-                    imports.size(), guest::kMaxImports));
+  std::string text() const override {
+    utsname name{};
+    if (uname(&name) < 0) return "linux";
+    return fmt::format("linux {}", name.release);
   }
-  for (const std::string& name : imports) {
-    if (guest::is_import_name(name)) continue;
-    throw InvalidArgument(fmt::format("WarmPool::imports is refused: \"{}\" is no name of a module",
-                                      escape_for_display(name)),
-                          "give names as an import statement has them, \"os.path\"");
-  }
-}
+  std::string build() const override { return guest::guest_build_id(); }
+};
 
-// 0 where it is not known, or was written by a clock that is ahead: that of another time namespace.
-std::chrono::seconds age_of(const Record& record) {
-  const std::uint64_t now = boot_time();
-  if (record.created == 0 || record.created > now) return {};
-  return std::chrono::seconds((now - record.created) / 1000000000);
+local::LocalOptions local_options(LinuxBackendOptions options) {
+  if (options.state_dir.empty()) {
+    options.state_dir = local::default_state_directory(geteuid(), secure_getenv("XDG_RUNTIME_DIR"));
+  }
+  return {.state_dir = std::move(options.state_dir),
+          .log = std::move(options.log),
+          .control_groups = options.control_groups,
+          .images = std::move(options.images),
+          .warm_pool = std::move(options.warm_pool),
+          .egress = std::move(options.egress)};
 }
 
 }  // namespace
 
-LinuxBackend::Impl::Impl(LinuxBackendOptions options)
-    : options_(std::move(options)),
-      groups_(options_.control_groups == ControlGroups::none ? no_groups() : detect_groups()),
-      images_(options_.images) {
-  if (options_.state_dir.empty()) {
-    options_.state_dir = default_state_directory(geteuid(), secure_getenv("XDG_RUNTIME_DIR"));
-  }
-  if (!options_.warm_pool) return;
-  check_spec(options_.warm_pool->spec);
-  check_imports(options_.warm_pool->imports);
-  stock_ = std::make_unique<WarmStock>(
-      *options_.warm_pool,
-      WarmStock::Makers{[this](const auto& stop) { find_pool_fingerprint(stop); },
-                        [this](const auto& stop) { return make_ready(stop); },
-                        [this](const auto& sandbox) { return hold_program(sandbox); }},
-      options_.log);
-  const SandboxSpec& pooled = options_.warm_pool->spec;
-  if (!pooled.image_id && pooled.image.value_or(kHostImage) == kHostImage) {
-    // Nothing to be brought here: known before the first acquire.
-    find_pool_fingerprint({});
-  }
-}
-
-BackendDeclarations LinuxBackend::Impl::declarations() const {
-  return linux_backend::declare(groups_.layout);
-}
-
-std::shared_ptr<const StateDirectory> LinuxBackend::Impl::state() {
-  const std::lock_guard lock(mutex_);
-  if (!state_ || !state_->is_there()) {
-    state_ = std::make_shared<const StateDirectory>(options_.state_dir);
-  }
-  return state_;
-}
-
-std::vector<SandboxRecord> LinuxBackend::Impl::list() {
-  const std::shared_ptr<const StateDirectory> kept = state();
-  const StateDirectory& found = *kept;
-  held_.drop_dead();
-  sweep(/*everything=*/true);
-  std::vector<SandboxRecord> records;
-  for (const std::string& digest : sys::list_directory_at(found.sandboxes(), ".")) {
-    const UniqueFd directory = open_sandbox(found.sandboxes(), digest);
-    if (!directory) continue;
-    // First: one that ends in this moment has no record any more, but then it is not alive either.
-    const Record record = read_record(directory.get(), digest);
-    if (!is_alive(directory.get())) continue;
-    const SandboxUse use = read_use(groups_of(record), record.id);
-    records.push_back(
-        {.id = record.id,
-         .backend = std::string(kLinuxBackendName),
-         .isolation = Isolation::container,
-         .key = record.key,
-         .kind = record.kind,
-         .age = age_of(record),
-         .idle = use.processes > 0 ? std::chrono::seconds{0} : idle_time(directory.get()),
-         .processes = use.processes,
-         .memory_bytes = use.memory_bytes,
-         .labels = record.labels});
-  }
-  return records;
-}
-
 LinuxBackend::LinuxBackend(LinuxBackendOptions options)
-    : impl_(std::make_shared<Impl>(std::move(options))) {}
-LinuxBackend::~LinuxBackend() = default;
-
-BackendDeclarations LinuxBackend::declarations() const { return impl_->declarations(); }
-
-std::shared_ptr<Sandbox> LinuxBackend::acquire(const SandboxKey& key, const SandboxSpec& spec,
-                                               const CallControl& control) {
-  return as_provider([&] { return impl_->acquire(key, spec, control); });
-}
-
-int LinuxBackend::dispose(const SandboxKey& key) noexcept {
-  return impl_->dispose_where([&](const Record& record) { return record.key == key; });
-}
-
-int LinuxBackend::dispose_scope(std::string_view scope, std::string_view thread_id) noexcept {
-  // No key has an empty part: that is a record which cannot be read.
-  return impl_->dispose_where([&](const Record& record) {
-    return !scope.empty() && record.key.scope == scope && record.key.thread_id == thread_id;
-  });
-}
-
-BackendProbe LinuxBackend::probe() {
-  SandboxSpec spec;
-  spec.kind = "probe";
-  try {
-    const SandboxKey key{"casemate probe", random_hex(8), "default"};
-    acquire(key, spec, {});
-    impl_->dispose_where([&](const Record& record) { return record.key == key; });
-    return {.available = true,
-            .reason = "",
-            .engine = fmt::format("{}, {}", linux_backend::engine_text(), impl_->identity())};
-  } catch (const SandboxError& error) {
-    const std::string hint = error.hint().empty() ? "" : "; " + error.hint();
-    const auto* remedy = dynamic_cast<const Remedy*>(&error);
-    return {.available = false,
-            .reason = error.message() + hint,
-            .fix = remedy == nullptr ? "" : remedy->command,
-            .engine = linux_backend::engine_text()};
-  }
-}
-
-std::vector<SandboxRecord> LinuxBackend::list() {
-  return as_provider([&] { return impl_->list(); });
-}
-
-std::shared_ptr<Sandbox> LinuxBackend::attach(const SandboxKey& key, std::string_view kind,
-                                              const CallControl& control) {
-  return as_provider([&] { return impl_->attach(key, kind, control); });
-}
-
-bool LinuxBackend::dispose_id(std::string_view id) noexcept {
-  return impl_->dispose_where([&](const Record& record) { return record.id == id; }) > 0;
-}
-
-bool LinuxBackend::wait_until_warm(const CallControl& control) {
-  return impl_->wait_until_warm(control);
-}
+    : LocalBackend(std::make_shared<LinuxEngine>(), local_options(std::move(options))) {}
 
 }  // namespace casemate

@@ -1,5 +1,6 @@
 #include "casemate/guest/agent/agent.h"
 
+#include <fcntl.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
@@ -22,11 +23,13 @@
 #include <vector>
 
 #include "casemate/guest/agent/call_network.h"
+#include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent/leases.h"
 #include "casemate/guest/agent/serve_call.h"
 #include "casemate/guest/frame.h"
 #include "casemate/guest/protocol.h"
 #include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
 #include "casemate/sys/mount.h"
 #include "casemate/sys/process.h"
 #include "casemate/sys/socket.h"
@@ -63,7 +66,23 @@ void mount_proc_first(AgentPlan& plan) {
   if (send(plan.status.get(), "u", 1, MSG_NOSIGNAL) != 1) sys::throw_errno("telling the keeper");
 }
 
+// Of a container's runtime nothing stays: what it left as the standard streams leads out.
+void set_up_contained(const AgentPlan& plan) {
+  if (syscall(SYS_setgroups, 0, nullptr) < 0) sys::throw_errno("dropping groups");
+  const UniqueFd null = sys::open_at(AT_FDCWD, "/dev/null", O_RDWR);
+  for (const int standard : {0, 1, 2}) {
+    if (dup2(null.get(), standard) < 0) sys::throw_errno("closing the standard streams");
+  }
+  sys::make_undumpable();
+  empty_bounding_set();
+  prctl(PR_SET_NAME, "casemate-agent");
+  umask(0);
+  furnish_container(plan.root);
+  raise_loopback();
+}
+
 void set_up(AgentPlan& plan) {
+  if (plan.contained) return set_up_contained(plan);
   if (plan.proc_first) mount_proc_first(plan);
   char go = 0;
   if (read(plan.status.get(), &go, 1) != 1) sys::throw_error(ESRCH, "waiting for the keeper");
@@ -104,13 +123,16 @@ class Agent {
   void run() {
     while (!leases_.over()) {
       std::vector<pollfd> entries{{.fd = children_.get(), .events = POLLIN, .revents = 0},
-                                  {.fd = plan_.agent_socket.get(), .events = POLLIN, .revents = 0}};
+                                  {.fd = plan_.agent_socket.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = plan_.keeper.get(), .events = POLLIN, .revents = 0}};
       const std::size_t fixed = entries.size();
       leases_.add_to(entries);
       sys::poll_until(entries, std::nullopt);
       if (entries[0].revents != 0) reap();
       if (entries[1].revents != 0) accept_call();
       leases_.heed(entries, fixed);
+      // It says nothing more.
+      if (entries[2].revents != 0) return;
     }
   }
 
@@ -196,7 +218,7 @@ void run_agent(AgentPlan plan) noexcept {
         plan.image ? plan.image.get() : 0};
     sys::close_all_except(kept);
     set_up(plan);
-    plan.keeper.reset();
+    if (!plan.contained) plan.keeper.reset();
     reports = std::move(plan.status);
     Agent agent(std::move(plan));
     agent.listen_on_sockets();
@@ -209,6 +231,62 @@ void run_agent(AgentPlan plan) noexcept {
     if (!ready) report(status, error.code().value(), error.what());
   } catch (const std::exception& error) {
     if (!ready) report(status, EIO, error.what());
+  }
+  _exit(1);
+}
+
+namespace {
+
+UniqueFd take_first(std::vector<UniqueFd>& descriptors) {
+  if (descriptors.empty()) sys::throw_error(EPROTO, "hearing from the keeper");
+  UniqueFd first = std::move(descriptors.front());
+  descriptors.erase(descriptors.begin());
+  return first;
+}
+
+UniqueFd duplicate(int descriptor) {
+  UniqueFd copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  if (!copy) sys::throw_errno("duplicating a descriptor");
+  return copy;
+}
+
+AgentPlan hear_plan(int keeper) {
+  if (send(keeper, &kAgentHello, 1, MSG_NOSIGNAL) != 1) sys::throw_errno("telling the keeper");
+  CreateSandbox request{};
+  sys::ReceivedMessage message = sys::receive_message(
+      keeper, {reinterpret_cast<char*>(&request), sizeof request}, sys::Blocking::yes);
+  if (message.bytes != sizeof request || message.truncated) {
+    sys::throw_error(EPROTO, "hearing from the keeper");
+  }
+  AgentPlan plan;
+  plan.contained = true;
+  plan.root = {.work_dir = request.work_dir,
+               .disk_bytes = request.disk_bytes,
+               .disk_inodes = request.disk_inodes};
+  plan.place = {.work_dir = request.work_dir,
+                .open_files = request.open_files,
+                .processes = request.processes,
+                .cpu_seconds = request.cpu_seconds};
+  plan.keep_idle_ms = request.keep_idle_ms;
+  plan.agent_socket = take_first(message.descriptors);
+  plan.lease_socket = take_first(message.descriptors);
+  plan.first_lease = take_first(message.descriptors);
+  if (request.has_image != 0) plan.image = take_first(message.descriptors);
+  plan.groups = std::move(message.descriptors);
+  plan.status = duplicate(keeper);
+  plan.keeper = duplicate(keeper);
+  return plan;
+}
+
+}  // namespace
+
+void run_contained_agent(UniqueFd keeper) noexcept {
+  try {
+    run_agent(hear_plan(keeper.get()));
+  } catch (const std::system_error& error) {
+    report(keeper.get(), error.code().value(), error.what());
+  } catch (const std::exception& error) {
+    report(keeper.get(), EIO, error.what());
   }
   _exit(1);
 }

@@ -31,6 +31,9 @@ struct AgentPlan {
   // To the keeper: one byte comes when the id maps are written, an `AgentReport` goes back.
   sys::UniqueFd status;
   sys::UniqueFd keeper;
+  // A runtime has made the namespaces, the ids and the root with its /proc. `keeper` is then a
+  // connection to the keeper, and so is `status`; the end of the former ends the sandbox.
+  bool contained = false;
   // Files of the control groups that it lives in (`Place::join_groups`).
   std::vector<sys::UniqueFd> groups;
 };
@@ -59,5 +62,12 @@ void empty_bounding_set();
 // Called in the process that `clone_process` made with all namespaces, or with `proc_first` a pid
 // namespace only; never returns.
 [[noreturn]] void run_agent(AgentPlan plan) noexcept;
+
+// What a contained agent says first, so that its keeper learns its number.
+inline constexpr char kAgentHello = 'h';
+// The same life as pid 1 of a container: `keeper` is a seqpacket socket from which the request
+// comes as the keeper had it, with the sockets to listen on (calls, leases), the first lease, the
+// image where there is one, and the groups to live in.
+[[noreturn]] void run_contained_agent(sys::UniqueFd keeper) noexcept;
 
 }  // namespace casemate::guest

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/keyctl.h>
-#include <linux/sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
@@ -14,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -31,10 +31,9 @@
 #include <vector>
 
 #include "casemate/guest/agent/agent.h"
-#include "casemate/guest/agent/identity.h"
 #include "casemate/guest/agent/inheritance.h"
 #include "casemate/guest/agent/keeper_messages.h"
-#include "casemate/guest/agent/rootfs.h"
+#include "casemate/guest/agent/starter.h"
 #include "casemate/sys/cgroup.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
@@ -60,23 +59,40 @@ UniqueFd bind_socket(int directory, const char* name) {
   return socket;
 }
 
-void write_id_maps(int process, const SandboxIds& ids) {
-  // Its number here may be a stranger's in a /proc that was mounted for another pid namespace.
-  const std::optional<pid_t> number = sys::number_in_proc(process);
-  if (!number) sys::throw_error(ESRCH, "finding the agent in /proc");
-  const std::string folder = "/proc/" + std::to_string(*number) + "/";
-  sys::write_control_file_at(AT_FDCWD, (folder + "uid_map").c_str(), ids.user_map());
-  sys::write_control_file_at(AT_FDCWD, (folder + "gid_map").c_str(), ids.group_map());
+constexpr char kEndedEarly[] = "the sandbox's agent ended before it was ready";
+constexpr std::size_t kMostLastWords = 400;
+
+// As recv, without waiting; a sender's number as the kernel knows it where that is asked for.
+ssize_t receive_report(int socket, AgentReport& report, pid_t& sender) {
+  iovec part{.iov_base = &report, .iov_len = sizeof report};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t count = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (count < 0) return count;
+  const cmsghdr* head = CMSG_FIRSTHDR(&message);
+  if (head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_CREDENTIALS) {
+    ucred credentials{};
+    std::memcpy(&credentials, CMSG_DATA(head), sizeof credentials);
+    sender = credentials.pid;
+  }
+  return count;
 }
 
-// Waits until an agent that mounts its /proc first has got so far.
-bool has_user_namespace(int status) {
-  char said = 0;
-  ssize_t size = -1;
-  do {
-    size = recv(status, &said, 1, MSG_PEEK | MSG_TRUNC);
-  } while (size < 0 && errno == EINTR);
-  return size == 1 && recv(status, &said, 1, 0) == 1;
+// The last line that a runtime printed, which says why it failed.
+std::string last_words(int said) {
+  std::string text(64 * 1024, '\0');
+  const off_t size = lseek(said, 0, SEEK_END);
+  const off_t from = std::max<off_t>(0, size - static_cast<off_t>(text.size()));
+  const ssize_t count = size < 0 ? -1 : pread(said, text.data(), text.size(), from);
+  text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+  while (text.ends_with('\n')) text.pop_back();
+  text.erase(0, text.rfind('\n') + 1);
+  if (text.size() > kMostLastWords) text.erase(0, text.size() - kMostLastWords);
+  return text.empty() ? "the container's runtime failed and did not say why" : text;
 }
 
 bool ends_within(const char* text, std::size_t bytes) { return strnlen(text, bytes) < bytes; }
@@ -94,25 +110,14 @@ bool is_sound(const CreateSandbox& request, std::size_t descriptors) {
   return true;
 }
 
-struct KeptSandbox {
-  // Of the request.
-  std::uint64_t number = 0;
-  bool answered = false;
-  // Its end is to be reported.
-  bool given_up = false;
-  UniqueFd process;
-  pid_t pid = -1;
-  // From the agent, until it reported.
-  UniqueFd status;
-  UniqueFd directory;
-  // Of its directory; -1 where there is none.
-  int watch = -1;
-  std::vector<std::string> control_groups;
-};
-
-// What an event of the keeper's wait is about, beside the sandboxes by number.
+// What an event of the keeper's wait is about. Of a sandbox it is four times the number, and what
+// of that. Numbers begin at 1.
 constexpr std::uint64_t kHostEvent = 0;
 constexpr std::uint64_t kWatchEvent = 1;
+enum class About : std::uint64_t { process, status, runtime };
+std::uint64_t event_of(const KeptSandbox& sandbox, About about) {
+  return 4 * sandbox.number + static_cast<std::uint64_t>(about);
+}
 
 // A sandbox can be found by its sockets only.
 bool makes_findable(std::string_view name) {
@@ -122,9 +127,8 @@ bool makes_findable(std::string_view name) {
 class Keeper {
  public:
   // Takes `host` when it can begin.
-  Keeper(UniqueFd& host, const std::optional<SubordinateIds>& subordinate)
-      : subordinate_(subordinate),
-        self_(sys::open_pid(getpid())),
+  Keeper(UniqueFd& host, std::unique_ptr<Starter> starter)
+      : starter_(std::move(starter)),
         events_(epoll_create1(EPOLL_CLOEXEC)),
         watches_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
     if (!watches_) do_without_watches(errno);
@@ -137,7 +141,7 @@ class Keeper {
   void run() {
     // While the host does its own part. What goes wrong here is said at the first request.
     try {
-      get_ready();
+      starter_->get_ready();
     } catch (const std::system_error&) {
     }
     while (host_ || !sandboxes_.empty()) {
@@ -152,7 +156,7 @@ class Keeper {
         } else if (subject == kWatchEvent) {
           hear_of_removals();
         } else {
-          look_at(subject / 2, subject % 2 == 0);
+          look_at(subject / 4, static_cast<About>(subject % 4));
         }
       }
       if (host_speaks) hear_host();
@@ -164,22 +168,6 @@ class Keeper {
   void do_without_watches(int error) {
     unwatched_ = std::string("; a wiped state directory goes unnoticed (inotify: ") +
                  std::generic_category().message(error) + ")";
-  }
-
-  void get_ready() {
-    if (refused_) throw *refused_;
-    if (!identity_) {
-      try {
-        identity_.emplace(subordinate_);
-      } catch (const std::system_error& error) {
-        refused_ = error;
-        throw;
-      }
-    }
-    if (!template_) {
-      proc_first_ = identity_->is_root_here() && proc_is_covered();
-      template_.emplace();
-    }
   }
 
   void await(int descriptor, std::uint64_t subject) {
@@ -198,12 +186,38 @@ class Keeper {
     descriptor.reset();
   }
 
-  void look_at(std::uint64_t number, bool ended) {
+  void look_at(std::uint64_t number, About about) {
     const auto found = sandboxes_.find(number);
     if (found == sandboxes_.end()) return;
-    if (!ended) return hear_agent(*found->second);
-    bury(*found->second);
+    KeptSandbox& sandbox = *found->second;
+    switch (about) {
+      case About::process:
+        close_awaited(sandbox.process);
+        reap(sandbox.pid);
+        break;
+      case About::status:
+        hear_agent(sandbox);
+        break;
+      case About::runtime:
+        hear_runtime(sandbox);
+        break;
+    }
+    if (!is_over(sandbox)) return;
+    bury(sandbox);
     sandboxes_.erase(found);
+  }
+
+  // Its agent has ended, and with it every process of its pid namespace: the kernel reaps them
+  // before it reports the end of pid 1. One whose agent never said a word has ended when nobody has
+  // the other end of its connection.
+  static bool is_over(const KeptSandbox& sandbox) {
+    if (sandbox.runtime || sandbox.process) return false;
+    return sandbox.pid > 0 || !sandbox.status;
+  }
+
+  static void reap(pid_t pid) {
+    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
   }
 
   // Whoever wiped the state directory (a logout) left its sandboxes where nobody finds them.
@@ -217,7 +231,7 @@ class Keeper {
       at += static_cast<ssize_t>(sizeof event + event.len);
       if (event.len == 0 || !makes_findable(name)) continue;
       for (const auto& [number, sandbox] : sandboxes_) {
-        if (sandbox->watch == event.wd) kill(sandbox->pid, SIGKILL);
+        if (sandbox->watch == event.wd) end(*sandbox);
       }
     }
   }
@@ -252,7 +266,7 @@ class Keeper {
     } catch (const std::system_error& error) {
       answer(request.number, error.code().value(), error.what());
       // What refused it may be mended by the next time, which another keeper finds.
-      if (refused_) host_.reset();
+      if (starter_->refused()) host_.reset();
     }
   }
 
@@ -261,15 +275,21 @@ class Keeper {
     if (found == sandboxes_.end()) return answer(number, ECANCELED, "");
     found->second->answered = true;
     found->second->given_up = true;
-    kill(found->second->pid, SIGKILL);
+    end(*found->second);
   }
 
   // The host is gone. What it did not publish nobody else can have found; who holds what it did
   // publish is the agents' business.
   void end_unpublished() {
     for (const auto& [number, sandbox] : sandboxes_) {
-      if (!is_published(sandbox->directory.get())) kill(sandbox->pid, SIGKILL);
+      if (!is_published(sandbox->directory.get())) end(*sandbox);
     }
+  }
+
+  // A container in the making ends with its runtime: what that started waits for it.
+  static void end(const KeptSandbox& sandbox) {
+    if (sandbox.process) kill(sandbox.pid, SIGKILL);
+    if (sandbox.runtime) kill(sandbox.runtime_pid, SIGKILL);
   }
 
   static bool is_published(int directory) {
@@ -284,94 +304,113 @@ class Keeper {
   }
 
   void create(const CreateSandbox& request, std::vector<UniqueFd> descriptors) {
-    get_ready();
-    template_->add_work_dir(request.work_dir);
+    starter_->get_ready();
     auto sandbox = std::make_unique<KeptSandbox>();
     sandbox->number = request.number;
+    sandbox->id = request.id;
     sandbox->directory = std::move(descriptors[0]);
     for (std::uint32_t i = 0; i < request.control_groups; ++i) {
       sandbox->control_groups.emplace_back(request.control_group_paths[i]);
     }
-    auto [ours, agents] = sys::socket_pair(sys::SocketType::seqpacket);
-    const SandboxIds ids = identity_->pick();
-    AgentPlan plan;
-    plan.root = {.work_dir = request.work_dir,
-                 .disk_bytes = request.disk_bytes,
-                 .disk_inodes = request.disk_inodes,
-                 .one_id = ids.one()};
-    plan.place = {.work_dir = request.work_dir,
-                  .open_files = request.open_files,
-                  .processes = request.processes,
-                  .cpu_seconds = request.cpu_seconds,
-                  .one_id = ids.one(),
-                  .drops_groups = identity_->drops_groups()};
+    StartPlan plan;
+    plan.request = request;
     plan.agent_socket = bind_socket(sandbox->directory.get(), kAgentSocketName);
     plan.lease_socket = bind_socket(sandbox->directory.get(), kLeaseSocketName);
-    plan.status = std::move(agents);
     plan.first_lease = std::move(descriptors[1]);
-    plan.keep_idle_ms = request.keep_idle_ms;
+    if (request.has_image != 0) plan.image = std::move(descriptors[2]);
     const std::ptrdiff_t first_group = 2 + static_cast<std::ptrdiff_t>(request.has_image);
-    // Until the clone has its own copy of the mounts.
-    std::optional<ImageTemplate> image;
-    if (request.has_image != 0) {
-      plan.image = std::move(descriptors[2]);
-      image.emplace(*template_, plan.image.get(), request.work_dir);
-    }
     plan.groups.assign(std::make_move_iterator(descriptors.begin() + first_group),
                        std::make_move_iterator(descriptors.end()));
-    plan.keeper = UniqueFd(fcntl(self_.get(), F_DUPFD_CLOEXEC, 0));
-
-    plan.proc_first = proc_first_;
-    const pid_t pid =
-        sys::clone_process(proc_first_ ? std::uint64_t{CLONE_NEWPID} : kAllNamespaces);
-    if (pid == 0) run_agent(std::move(plan));
-    sandbox->pid = pid;
-    sandbox->status = std::move(ours);
+    starter_->start(std::move(plan), *sandbox);
     KeptSandbox& kept = *sandbox;
     sandboxes_.emplace(request.number, std::move(sandbox));
     try {
-      kept.process = sys::open_pid(pid);
-      await(kept.process.get(), 2 * request.number);
-      await(kept.status.get(), 2 * request.number + 1);
+      if (kept.pid > 0) know_agent(kept);
+      if (kept.runtime_pid > 0) {
+        kept.runtime = sys::open_pid(kept.runtime_pid);
+        await(kept.runtime.get(), event_of(kept, About::runtime));
+      }
+      await(kept.status.get(), event_of(kept, About::status));
       const std::string path = "/proc/self/fd/" + std::to_string(kept.directory.get());
       if (watches_) {
         kept.watch = inotify_add_watch(watches_.get(), path.c_str(), IN_DELETE);
         if (kept.watch < 0) do_without_watches(errno);
       }
-      // Else it has reported why there is none.
-      if (proc_first_ && !has_user_namespace(kept.status.get())) return;
-      write_id_maps(kept.process.get(), ids);
-      if (send(kept.status.get(), "g", 1, MSG_NOSIGNAL) != 1) sys::throw_errno("starting an agent");
+      starter_->let_go(kept);
     } catch (...) {
       kept.answered = true;  // by the caller
-      kill(pid, SIGKILL);
+      end(kept);
       throw;
     }
   }
 
-  void hear_agent(KeptSandbox& sandbox) {
-    AgentReport report{};
-    const ssize_t count = recv(sandbox.status.get(), &report, sizeof report, MSG_DONTWAIT);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    close_awaited(sandbox.status);
-    if (count != sizeof report) {
-      settle(sandbox, ESRCH, "the sandbox's agent ended before it was ready");
-      return;
-    }
-    report.text[sizeof report.text - 1] = '\0';
-    const std::string made = identity_->description() + unwatched_;
-    settle(sandbox, report.error, report.error == 0 ? made.c_str() : report.text);
+  void know_agent(KeptSandbox& sandbox) {
+    sandbox.process = sys::open_pid(sandbox.pid);
+    await(sandbox.process.get(), event_of(sandbox, About::process));
   }
 
-  // Its agent has ended, and with it every process of its pid namespace: the kernel reaps them
-  // before it reports the end of pid 1.
+  void hear_agent(KeptSandbox& sandbox) {
+    AgentReport report{};
+    pid_t sender = -1;
+    const ssize_t count = receive_report(sandbox.status.get(), report, sender);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    const bool contained = sandbox.runtime_pid > 0;
+    if (contained && count == 1) return meet_agent(sandbox, sender);
+    // A container's connection is open as long as there is one.
+    if (!contained || count <= 0) close_awaited(sandbox.status);
+    if (count == sizeof report) {
+      report.text[sizeof report.text - 1] = '\0';
+      const std::string made = starter_->description() + unwatched_;
+      settle(sandbox, report.error, report.error == 0 ? made.c_str() : report.text);
+    } else if (!contained) {
+      settle(sandbox, ESRCH, kEndedEarly);
+    }
+  }
+
+  // The first that a contained agent says; its number comes from the kernel.
+  void meet_agent(KeptSandbox& sandbox, pid_t number) {
+    if (sandbox.pid > 0 || number <= 0) return;
+    sandbox.pid = number;
+    try {
+      know_agent(sandbox);
+      if (sandbox.given_up) end(sandbox);
+    } catch (const std::system_error&) {
+      // It has ended since.
+    }
+  }
+
+  void hear_runtime(KeptSandbox& sandbox) {
+    int status = 0;
+    while (waitpid(sandbox.runtime_pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    close_awaited(sandbox.runtime);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+      settle(sandbox, EREMOTEIO, last_words(sandbox.said.get()).c_str());
+    }
+    sandbox.said.reset();
+  }
+
+  // What runtimes started and did not live to wait for.
+  void reap_strays() {
+    siginfo_t ended{};
+    while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid > 0) {
+      for (const auto& [number, sandbox] : sandboxes_) {
+        // Heard of in a moment.
+        if (sandbox->pid == ended.si_pid || sandbox->runtime_pid == ended.si_pid) return;
+      }
+      reap(ended.si_pid);
+      ended = {};
+    }
+  }
+
   void bury(KeptSandbox& sandbox) {
     if (sandbox.status) hear_agent(sandbox);
-    close_awaited(sandbox.process);
+    close_awaited(sandbox.status);
     if (sandbox.watch >= 0) inotify_rm_watch(watches_.get(), sandbox.watch);
-    waitpid(sandbox.pid, nullptr, 0);
-    settle(sandbox, ESRCH, "the sandbox's agent ended before it was ready");
+    if (sandbox.runtime_pid > 0) reap_strays();
+    settle(sandbox, ESRCH, kEndedEarly);
     for (const std::string& group : sandbox.control_groups) sys::remove_control_group(group);
+    starter_->remove_rest(sandbox);
     remove_directory(sandbox.directory.get());
     if (sandbox.given_up) answer(sandbox.number, ECANCELED, "");
   }
@@ -383,8 +422,8 @@ class Keeper {
   // Where it is now, under whatever name a dispose or a sweep has given it. Files first: a name
   // that another sandbox took in between stays, because its directory is not empty.
   static void remove_directory(int directory) {
-    for (const char* name :
-         {kAgentSocketName, kLeaseSocketName, kBusyLockName, kNextRecordName, kRecordName}) {
+    for (const char* name : {kAgentSocketName, kLeaseSocketName, kBusyLockName, kNextRecordName,
+                             kRecordName, kContainerConfigName}) {
       unlinkat(directory, name, 0);
     }
     try {
@@ -403,14 +442,8 @@ class Keeper {
     if (host_) static_cast<void>(send(host_.get(), &value, sizeof value, MSG_NOSIGNAL));
   }
 
-  const std::optional<SubordinateIds> subordinate_;
+  std::unique_ptr<Starter> starter_;
   UniqueFd host_;
-  UniqueFd self_;
-  std::optional<KeeperIdentity> identity_;
-  // Why the identity could not be had: it is tried once, a half-made user namespace cannot be left.
-  std::optional<std::system_error> refused_;
-  std::optional<RootTemplate> template_;
-  bool proc_first_ = false;
   UniqueFd events_;
   UniqueFd watches_;
   // Said to the host with each sandbox; empty where its directory is watched.
@@ -428,14 +461,14 @@ void report_no_start(int host, int error, const char* text) noexcept {
   static_cast<void>(send(host, &value, sizeof value, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
-int run_keeper(UniqueFd host, const std::optional<SubordinateIds>& subordinate) noexcept {
+int run_keeper(UniqueFd host, const MakeStarter& make_starter) noexcept {
   try {
     // Started through a descriptor, it would be called by its number.
     prctl(PR_SET_NAME, "casemate-keeper");
     // The host's session keyring would stay with every program.
     syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr);
     drop_inherited_bounds();
-    Keeper(host, subordinate).run();
+    Keeper(host, make_starter()).run();
     return 0;
   } catch (const std::system_error& error) {
     if (host) report_no_start(host.get(), error.code().value(), error.what());

@@ -1,8 +1,9 @@
 #pragma once
 
-#include <optional>
+#include <functional>
+#include <memory>
 
-#include "casemate/guest/agent/identity.h"
+#include "casemate/guest/agent/starter.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::guest {
@@ -16,9 +17,10 @@ namespace casemate::guest {
 //
 // Where it cannot begin it says why, before it ends, in an answer to no request (number 0).
 //
-// `host` is a seqpacket socket; `subordinate` are more ids that the machine gives this user.
-// Returns the exit status.
+// `host` is a seqpacket socket; `make_starter` is called once, in the keeper, and may throw
+// `std::system_error`. Returns the exit status.
 void report_no_start(int host, int error, const char* text) noexcept;
-int run_keeper(sys::UniqueFd host, const std::optional<SubordinateIds>& subordinate) noexcept;
+using MakeStarter = std::function<std::unique_ptr<Starter>()>;
+int run_keeper(sys::UniqueFd host, const MakeStarter& make_starter) noexcept;
 
 }  // namespace casemate::guest

@@ -90,6 +90,9 @@ inline constexpr char kRecordName[] = "record.json";
 // What becomes it, while it is being written.
 inline constexpr char kNextRecordName[] = "record.next";
 
+// What a container's runtime is told (guest/agent/container_config.h).
+inline constexpr char kContainerConfigName[] = "config.json";
+
 // What a connection to the lease socket says to become a lease, and again, then without an answer,
 // to change its mind. One that says nothing (a listing that only looks whether somebody listens)
 // counts for nothing. As it lies in memory, like all that a host and its own guest program say.

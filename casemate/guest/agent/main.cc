@@ -1,10 +1,18 @@
-// The static program that carries every role of the guest. A host starts it as keeper, with one
-// seqpacket socket as descriptor 3 and the subordinate ids of its user as argument; the other roles
-// are clones of that process. Or, beside an agent, as the end of a multiplexed stream:
-// `casemate-guest stream AGENT_SOCKET` with the stream as standard input and output, or
-// `casemate-guest stream AGENT_SOCKET PORT` with that of a serial port's file.
-// An engine starts it as the first process of a container, with what the host wrote on its command
-// line (container_agent.h).
+// The static program that carries every role of the guest:
+//
+//   keeper [IDS]                          makes sandboxes by cloning itself
+//   runtime-keeper [IDS] -- STATE GROUPS RUNTIME [OPTION...]
+//                                         has an OCI runtime make them: STATE is where that keeps
+//                                         its records, GROUPS a `RuntimeGroups` by name
+//   agent                                 pid 1 of such a container
+//   stream AGENT_SOCKET [PORT]            beside an agent, the end of a multiplexed stream: its
+//                                         standard input and output, or a serial port's file
+//   container WORK_DIR FILES SECONDS IDLE the first process of an engine's container, with what the
+//                                         host wrote on its command line (container_agent.h)
+//
+// A host starts it as one of the first two, with one seqpacket socket as descriptor 3; IDS are the
+// subordinate ids of its user. The other roles are clones of that process, or started by the
+// runtime.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,17 +24,20 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
+#include "casemate/guest/agent/agent.h"
 #include "casemate/guest/agent/container_agent.h"
+#include "casemate/guest/agent/container_config.h"
 #include "casemate/guest/agent/keeper.h"
 #include "casemate/guest/agent/serve_stream.h"
+#include "casemate/guest/agent/starter.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/process.h"
 #include "casemate/sys/socket.h"
@@ -34,19 +45,17 @@
 
 namespace {
 
-using casemate::guest::StreamEnd;
-using casemate::guest::SubordinateIds;
-using casemate::sys::UniqueFd;
+using namespace casemate::guest;
 
 constexpr int kHostSocket = 3;
 
-int start_keeper(const std::optional<SubordinateIds>& subordinate) {
+int start_keeper(const MakeStarter& make_starter) {
   // Twice, so that the keeper is nobody's child: the host may wait for any child of its own, and
   // the one it started has ended before the first answer.
   const pid_t pid = fork();
   if (pid < 0) {
     const std::system_error error(errno, std::generic_category(), "cloning a process");
-    casemate::guest::report_no_start(kHostSocket, errno, error.what());
+    report_no_start(kHostSocket, errno, error.what());
     return 1;
   }
   if (pid > 0) return 0;
@@ -56,10 +65,10 @@ int start_keeper(const std::optional<SubordinateIds>& subordinate) {
   try {
     casemate::sys::close_from(kHostSocket + 1);
   } catch (const std::system_error& error) {
-    casemate::guest::report_no_start(kHostSocket, error.code().value(), error.what());
+    report_no_start(kHostSocket, error.code().value(), error.what());
     return 1;
   }
-  return casemate::guest::run_keeper(UniqueFd(kHostSocket), subordinate);
+  return run_keeper(casemate::sys::UniqueFd(kHostSocket), make_starter);
 }
 
 int start_stream(const std::string& agent_socket, const char* port) try {
@@ -74,14 +83,14 @@ int start_stream(const std::string& agent_socket, const char* port) try {
   }
   StreamEnd stream;
   if (port == nullptr) {
-    stream = {UniqueFd(0), UniqueFd(1)};
+    stream = {casemate::sys::UniqueFd(0), casemate::sys::UniqueFd(1)};
   } else {
-    UniqueFd file(open(port, O_RDWR | O_NOCTTY | O_CLOEXEC));
+    casemate::sys::UniqueFd file(open(port, O_RDWR | O_NOCTTY | O_CLOEXEC));
     if (!file) casemate::sys::throw_errno(std::string("opening ") + port);
     stream = StreamEnd::of(std::move(file));
   }
-  return casemate::guest::serve_stream(
-      std::move(stream), [&] { return casemate::sys::connect_to_address(agent_socket); });
+  return serve_stream(std::move(stream),
+                      [&] { return casemate::sys::connect_to_address(agent_socket); });
 } catch (const std::system_error& error) {
   std::fprintf(stderr, "casemate-guest: %s\n", error.what());
   return 1;
@@ -95,31 +104,67 @@ std::optional<std::uint64_t> number(std::string_view text) {
 }
 
 // As `encode(ContainerPlan)` writes them.
-std::optional<casemate::guest::ContainerPlan> container_plan(std::span<char*> words) {
+std::optional<ContainerPlan> container_plan(const std::vector<std::string>& words) {
   if (words.size() != 4) return std::nullopt;
   const auto files = number(words[1]);
   const auto seconds = number(words[2]);
   const auto idle = number(words[3]);
   if (!files || !seconds || !idle) return std::nullopt;
-  return casemate::guest::ContainerPlan{
+  return ContainerPlan{
       .work_dir = words[0], .open_files = *files, .cpu_seconds = *seconds, .keep_idle_ms = *idle};
+}
+
+std::optional<RuntimeGroups> parse_groups(std::string_view text) {
+  if (text == "unnamed") return RuntimeGroups::unnamed;
+  if (text == "hidden") return RuntimeGroups::hidden;
+  if (text == "own") return RuntimeGroups::own;
+  return std::nullopt;
+}
+
+// Absent for what no host of this build says.
+std::optional<RuntimePlan> parse_runtime(const std::vector<std::string>& words) {
+  if (words.size() < 4 || words[0] != "--" || !words[1].starts_with('/')) return std::nullopt;
+  const auto groups = parse_groups(words[2]);
+  if (!groups || !words[3].starts_with('/')) return std::nullopt;
+  return RuntimePlan{
+      .command = {words.begin() + 3, words.end()}, .state_directory = words[1], .groups = *groups};
+}
+
+int run(std::vector<std::string> words) {
+  if (words.empty()) return 2;
+  const std::string role = words.front();
+  words.erase(words.begin());
+  if (role == "agent" && words.empty()) {
+    run_contained_agent(casemate::sys::UniqueFd(kContainerKeeper));
+  }
+  if (role == "stream" && (words.size() == 1 || words.size() == 2)) {
+    return start_stream(words[0], words.size() == 2 ? words[1].c_str() : nullptr);
+  }
+  if (role == "container") {
+    if (const auto plan = container_plan(words)) return run_container_agent(*plan);
+    return 2;
+  }
+  std::optional<SubordinateIds> subordinate;
+  if (!words.empty() && words.front() != "--") {
+    subordinate = decode_subordinate_ids(words.front());
+    if (!subordinate) return 2;
+    words.erase(words.begin());
+  }
+  if (role == "keeper" && words.empty()) {
+    return start_keeper([&] { return make_clone_starter(subordinate); });
+  }
+  if (role == "runtime-keeper") {
+    if (const auto plan = parse_runtime(words)) {
+      return start_keeper([&] { return make_runtime_starter(*plan, subordinate); });
+    }
+  }
+  return 2;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::strcmp(argv[1], "keeper") == 0) {
-    if (argc == 2) return start_keeper(std::nullopt);
-    const auto subordinate = casemate::guest::decode_subordinate_ids(argv[2]);
-    if (argc == 3 && subordinate) return start_keeper(subordinate);
-  }
-  if ((argc == 3 || argc == 4) && std::strcmp(argv[1], "stream") == 0) {
-    return start_stream(argv[2], argc == 4 ? argv[3] : nullptr);
-  }
-  if (argc > 2 && std::strcmp(argv[1], "container") == 0) {
-    const auto words = std::span(argv, static_cast<std::size_t>(argc)).subspan(2);
-    if (const auto plan = container_plan(words)) return casemate::guest::run_container_agent(*plan);
-  }
-  std::fputs("casemate-guest: a part of casemate, started by it\n", stderr);
-  return 2;
+  const int status = run({argv + (argc > 0 ? 1 : 0), argv + argc});
+  if (status == 2) std::fputs("casemate-guest: a part of casemate, started by it\n", stderr);
+  return status;
 }

@@ -57,8 +57,8 @@ struct Device {
 constexpr Device kDevices[] = {
     {"null", 3}, {"zero", 5}, {"full", 7}, {"random", 8}, {"urandom", 9}};
 
-// In the keeper's mount namespace; the keeper uses no device.
-constexpr char kTemplateDirectory[] = "/dev";
+// Of the machine.
+constexpr char kDevicesDirectory[] = "/dev";
 // What a directory may hold to be copied rather than shown.
 constexpr std::size_t kMaxCopiedEntries = 16;
 constexpr off_t kMaxCopiedBytes = 512 * 1024;
@@ -134,6 +134,8 @@ class TemplateBuilder {
     add_etc();
     add_own();
   }
+
+  TemplateDevices devices() const { return devices_kind_; }
 
   // Of the image whose root the first descriptor is.
   void build_image(std::string_view work_dir) {
@@ -262,6 +264,7 @@ class TemplateBuilder {
       const std::string path = std::string("dev/") + device.name;
       if (mknodat(root_, path.c_str(), S_IFCHR | 0666, makedev(1, device.minor)) == 0) continue;
       // A container's root may not make devices; the machine's own can still be shown.
+      devices_kind_ = TemplateDevices::views;
       sys::write_file_at(root_, path.c_str(), "", 0644);
       const sys::UniqueFd tree = sys::clone_tree(devices_, device.name);
       sys::restrict_mount(tree.get(), {.read_only = true, .no_dev = false, .no_exec = true});
@@ -293,29 +296,32 @@ class TemplateBuilder {
   // The machine's /dev, by a descriptor from before the template lay over it.
   int devices_;
   int root_;
+  TemplateDevices devices_kind_ = TemplateDevices::nodes;
 };
 
 }  // namespace
 
 namespace {
 
-UniqueFd attach_template() {
+UniqueFd attach_template(const char* place) {
   UniqueFd root =
       sys::make_tmpfs({.size = 16 << 20, .inodes = 8192, .mode = 0755}, {.no_dev = false});
-  sys::attach(root.get(), AT_FDCWD, kTemplateDirectory);
+  sys::attach(root.get(), AT_FDCWD, place);
   return root;
 }
 
 }  // namespace
 
-RootTemplate::RootTemplate() {
+RootTemplate::RootTemplate(const char* place) : place_(place) {
   if (unshare(CLONE_NEWNS) < 0) sys::throw_errno("making a mount namespace");
   // What the machine mounts or drops later is followed; nothing made here reaches it.
   sys::make_all_slave();
   const UniqueFd host = sys::open_at(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
-  devices_ = sys::open_at(AT_FDCWD, kTemplateDirectory, O_PATH | O_DIRECTORY);
-  root_ = attach_template();
-  TemplateBuilder(host.get(), devices_.get(), root_.get()).build();
+  devices_ = sys::open_at(AT_FDCWD, kDevicesDirectory, O_PATH | O_DIRECTORY);
+  root_ = attach_template(place_);
+  TemplateBuilder builder(host.get(), devices_.get(), root_.get());
+  builder.build();
+  devices_kind_ = builder.devices();
 }
 
 void RootTemplate::add_work_dir(const std::string& path) {
@@ -324,7 +330,7 @@ void RootTemplate::add_work_dir(const std::string& path) {
 }
 
 ImageTemplate::ImageTemplate(const RootTemplate& beside, int image, const std::string& work_dir)
-    : attached_(attach_template()) {
+    : place_(beside.place_), attached_(attach_template(place_)) {
   try {
     const UniqueFd opened = reopen_image(image);
     TemplateBuilder(opened.get(), beside.devices_.get(), attached_.get()).build_image(work_dir);
@@ -338,7 +344,7 @@ ImageTemplate::ImageTemplate(const RootTemplate& beside, int image, const std::s
 
 ImageTemplate::~ImageTemplate() { detach(); }
 
-void ImageTemplate::detach() noexcept { umount2(kTemplateDirectory, MNT_DETACH | UMOUNT_NOFOLLOW); }
+void ImageTemplate::detach() noexcept { umount2(place_, MNT_DETACH | UMOUNT_NOFOLLOW); }
 
 namespace {
 
@@ -368,13 +374,10 @@ bool proc_is_covered() {
   return false;
 }
 
-void enter_root(const RootPlan& plan) {
-  sys::make_all_private();
-  const UniqueFd tree = sys::clone_tree(AT_FDCWD, kTemplateDirectory);
-  sys::restrict_mount(tree.get(), {.read_only = true, .no_dev = false});
-  // Any directory will do that is always there and from which nothing is taken.
-  sys::attach(tree.get(), AT_FDCWD, "/proc");
-  const int root = tree.get();
+namespace {
+
+// One tmpfs behind all that can be written.
+void add_quota(int root, const RootPlan& plan) {
   const UniqueFd quota =
       sys::make_tmpfs({.size = plan.disk_bytes, .inodes = plan.disk_inodes, .mode = 0700}, {});
   make_directory(quota.get(), "workspace", 01777);
@@ -387,6 +390,26 @@ void enter_root(const RootPlan& plan) {
   sys::restrict_mount(machine_id.get(), kReadOnly);
   sys::attach(machine_id.get(), root, "etc/machine-id");
   sys::bind(quota.get(), "workspace", root, plan.work_dir.substr(1).c_str());
+}
+
+}  // namespace
+
+void furnish_container(const RootPlan& plan) {
+  sys::make_all_private();
+  const UniqueFd root = sys::open_at(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
+  add_quota(root.get(), plan);
+  const UniqueFd proc = sys::open_at(AT_FDCWD, "/proc", O_PATH | O_DIRECTORY);
+  bound_inotify(proc.get());
+}
+
+void enter_root(const RootPlan& plan) {
+  sys::make_all_private();
+  const UniqueFd tree = sys::clone_tree(AT_FDCWD, kTemplateDirectory);
+  sys::restrict_mount(tree.get(), {.read_only = true, .no_dev = false});
+  // Any directory will do that is always there and from which nothing is taken.
+  sys::attach(tree.get(), AT_FDCWD, "/proc");
+  const int root = tree.get();
+  add_quota(root, plan);
   const UniqueFd own = plan.proc ? UniqueFd() : sys::make_proc();
   const int proc = plan.proc ? plan.proc.get() : own.get();
   sys::attach(proc, root, "proc");

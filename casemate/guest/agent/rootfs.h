@@ -13,6 +13,14 @@ inline constexpr char kQuotaDirectory[] = "/.quota";
 // Where a call mounts what it alone may see of the host; empty in one that sees nothing.
 inline constexpr char kCallDirectory[] = "/casemate/call";
 
+// Where the linux backend's keeper has the template, in its own mount namespace; it uses no device.
+inline constexpr char kTemplateDirectory[] = "/dev";
+// Where a container's keeper has it: the runtime needs devices, and no terminal.
+inline constexpr char kContainerTemplate[] = "/dev/pts";
+
+// Device nodes of a template's own, or views of the machine's where it may make none.
+enum class TemplateDevices : std::uint8_t { nodes, views };
+
 // The program's user inside.
 inline constexpr unsigned kUserId = 1000;
 
@@ -28,14 +36,19 @@ inline constexpr unsigned kUserId = 1000;
 class RootTemplate {
  public:
   // Gives the calling process, root of the machine or of a user namespace, a mount namespace of its
-  // own in which the template lies over /dev. Throws `std::system_error`.
-  RootTemplate();
+  // own in which the template lies over `place`, a constant. Throws `std::system_error`.
+  explicit RootTemplate(const char* place = kTemplateDirectory);
+
+  // How it has its devices.
+  TemplateDevices devices() const { return devices_kind_; }
 
   // Makes the place where sandboxes mount their work directory; an absolute path.
   void add_work_dir(const std::string& path);
 
  private:
   friend class ImageTemplate;
+  const char* place_;
+  TemplateDevices devices_kind_ = TemplateDevices::nodes;
   // The machine's /dev, by a descriptor from before the template lay over it.
   sys::UniqueFd devices_;
   sys::UniqueFd root_;
@@ -55,6 +68,7 @@ class ImageTemplate {
  private:
   void detach() noexcept;
 
+  const char* place_;
   sys::UniqueFd attached_;
 };
 
@@ -80,5 +94,9 @@ struct RootPlan {
 // The caller was cloned from the keeper and has every capability of a user namespace that owns its
 // mount and pid namespaces; umask 0. Throws `std::system_error`.
 void enter_root(const RootPlan& plan);
+
+// The same for pid 1 of a container whose root is a keeper's template, read-only, with a /proc that
+// the runtime has mounted.
+void furnish_container(const RootPlan& plan);
 
 }  // namespace casemate::guest

@@ -1,0 +1,110 @@
+#include "casemate/backends/oci/oci_engine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "casemate/backends/oci/oci_backend.h"
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+#include "casemate/guest/agent/guest_program.h"
+#include "casemate/guest/runtime_rest.h"
+#include "casemate/local/group_detection.h"
+#include "casemate/local/spec_check.h"
+
+namespace casemate::oci {
+namespace {
+
+// Tells one file behind the runtime's path from another.
+std::string mark_of(const std::string& path) {
+  struct stat status{};
+  if (stat(path.c_str(), &status) < 0) return "";
+  return fmt::format("{}:{}:{}:{}:{}", status.st_dev, status.st_ino, status.st_size,
+                     status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+}
+
+// Version 1 with version 2 beside it, as crun refuses it.
+bool is_mixed() {
+  struct statfs status{};
+  return statfs("/sys/fs/cgroup/unified", &status) == 0 && status.f_type == CGROUP2_SUPER_MAGIC;
+}
+
+// Whether this user may make groups everywhere, which runc then wants to.
+bool may_make_groups() { return geteuid() == 0 && local::detect_groups().layout.pids.has_value(); }
+
+}  // namespace
+
+OciEngine::OciEngine(std::string setting, std::string search, std::string state_dir)
+    : setting_(std::move(setting)), search_(std::move(search)), state_dir_(std::move(state_dir)) {}
+
+BackendDeclarations OciEngine::declare(const local::ControlGroupLayout& layout) const {
+  return local::declare(kOciBackendName, Isolation::container, layout);
+}
+
+Runtime OciEngine::runtime() const {
+  const std::lock_guard lock(mutex_);
+  const std::optional<std::string> path = find_program(setting_, search_);
+  if (!path) {
+    if (!setting_.empty()) {
+      throw SandboxUnavailable(
+          fmt::format("there is no OCI runtime '{}' here", escape_for_display(setting_)),
+          "set the backend's runtime to one that is installed");
+    }
+    throw SandboxUnavailable("there is no OCI runtime here, neither crun nor runc",
+                             "as root: apt-get install crun");
+  }
+  std::string mark = mark_of(*path);
+  if (!asked_ || asked_->path != *path || mark != mark_) {
+    asked_ = ask_runtime(*path);
+    mark_ = std::move(mark);
+  }
+  return *asked_;
+}
+
+std::string OciEngine::text() const {
+  try {
+    const Runtime found = runtime();
+    std::string text =
+        fmt::format("{} {} ({})", to_string(found.family), found.version, found.path);
+    const auto faults = known_faults(found);
+    if (!faults.empty()) {
+      text += fmt::format(", by its version without the fixes of {}", fmt::join(faults, ", "));
+    }
+    return text;
+  } catch (const SandboxError&) {
+    // Of one that is there and does not work, the path.
+    return find_program(setting_, search_).value_or("");
+  }
+}
+
+void OciEngine::check_available() const { runtime(); }
+
+std::string OciEngine::build() const {
+  const Runtime found = runtime();
+  return fmt::format("{} {} {}", guest::guest_build_id(), to_string(found.family), found.version);
+}
+
+std::vector<std::string> OciEngine::keeper_arguments() const {
+  const Runtime found = runtime();
+  std::vector<std::string> words{"runtime-keeper", "--", records()};
+  if (found.family == RuntimeFamily::crun) {
+    words.insert(words.end(),
+                 {is_mixed() ? "hidden" : "unnamed", found.path, "--cgroup-manager=disabled"});
+  } else if (may_make_groups()) {
+    words.insert(words.end(), {"own", found.path});
+  } else {
+    words.insert(words.end(), {"unnamed", found.path, "--rootless=true"});
+  }
+  return words;
+}
+
+bool OciEngine::remove_rest(const std::string& id) noexcept {
+  return guest::remove_runtime_rest(records(), id);
+}
+
+}  // namespace casemate::oci

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "casemate/backends/oci/runtime.h"
+#include "casemate/local/engine.h"
+
+namespace casemate::oci {
+
+// An OCI runtime as the engine of a local backend. Thread-safe.
+class OciEngine final : public local::Engine {
+ public:
+  // `setting` as in `OciBackendOptions::runtime`, `search` as in PATH; `state_dir` is absolute.
+  OciEngine(std::string setting, std::string search, std::string state_dir);
+
+  BackendDeclarations declare(const local::ControlGroupLayout& layout) const override;
+  std::string text() const override;
+  void check_available() const override;
+  std::string build() const override;
+  std::vector<std::string> keeper_arguments() const override;
+  bool remove_rest(const std::string& id) noexcept override;
+
+ private:
+  Runtime runtime() const;
+  std::string records() const { return state_dir_ + "/runtime"; }
+
+  const std::string setting_;
+  const std::string search_;
+  const std::string state_dir_;
+  mutable std::mutex mutex_;
+  // Of the file with that mark, when it was asked last.
+  mutable std::optional<Runtime> asked_;
+  mutable std::string mark_;
+};
+
+}  // namespace casemate::oci

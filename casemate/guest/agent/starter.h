@@ -1,0 +1,101 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "casemate/guest/agent/identity.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::guest {
+
+// One sandbox of a keeper's.
+struct KeptSandbox {
+  // Of the request.
+  std::uint64_t number = 0;
+  std::string id;
+  bool answered = false;
+  // Its end is to be reported.
+  bool given_up = false;
+  // The agent. Absent at first where a runtime starts it.
+  sys::UniqueFd process;
+  pid_t pid = -1;
+  // The runtime that starts its container, until it ended, and what it says meanwhile.
+  sys::UniqueFd runtime;
+  pid_t runtime_pid = -1;
+  sys::UniqueFd said;
+  // From the agent, until it reported; of a container's as long as that lives.
+  sys::UniqueFd status;
+  sys::UniqueFd directory;
+  // Of its directory; -1 where there is none.
+  int watch = -1;
+  std::vector<std::string> control_groups;
+};
+
+// What a sandbox's first process is given.
+struct StartPlan {
+  CreateSandbox request{};
+  sys::UniqueFd agent_socket;
+  sys::UniqueFd lease_socket;
+  sys::UniqueFd first_lease;
+  // With `has_image`.
+  sys::UniqueFd image;
+  std::vector<sys::UniqueFd> groups;
+};
+
+// How a keeper makes the first process of a sandbox. Methods throw `std::system_error` unless they
+// say otherwise.
+class Starter {
+ public:
+  virtual ~Starter() = default;
+
+  // Before the first request, beside what the host does, and again at each. Once a user namespace
+  // could not be had it never can: `refused` says that.
+  virtual void get_ready() = 0;
+  virtual bool refused() const noexcept = 0;
+
+  // Starts the agent, or the runtime that starts it: fills in `pid` or `runtime_pid`, and `status`.
+  virtual void start(StartPlan plan, KeptSandbox& sandbox) = 0;
+  // The rest, when what `start` made is waited for. The default does nothing.
+  virtual void let_go(KeptSandbox& /*sandbox*/) {}
+
+  // Its processes have ended: removes what the start may have left beside the sandbox's directory
+  // and its control groups. The default does nothing.
+  virtual void remove_rest(const KeptSandbox& /*sandbox*/) noexcept {}
+
+  // Whose user ids sandboxes have, for a person.
+  virtual std::string description() const = 0;
+};
+
+// Clones agents out of the keeper's own address space, with all namespaces.
+std::unique_ptr<Starter> make_clone_starter(const std::optional<SubordinateIds>& subordinate);
+
+// What an OCI runtime is to make of control groups; the agent joins its own by itself.
+enum class RuntimeGroups : std::uint8_t {
+  // Nothing is said of them.
+  unnamed,
+  // It shall not see any: for one that refuses a mix of both versions.
+  hidden,
+  // One of the sandbox's own, `runtime_group`.
+  own,
+};
+
+// How containers are started.
+struct RuntimePlan {
+  // An absolute path, and global options.
+  std::vector<std::string> command;
+  // Where it keeps what it knows of its containers.
+  std::string state_directory;
+  RuntimeGroups groups = RuntimeGroups::unnamed;
+};
+
+// Has an OCI runtime start each agent as pid 1 of a container, whose root is the same template.
+std::unique_ptr<Starter> make_runtime_starter(RuntimePlan plan,
+                                              const std::optional<SubordinateIds>& subordinate);
+
+}  // namespace casemate::guest

@@ -1,0 +1,208 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "casemate/core/egress.h"
+#include "casemate/core/errors.h"
+#include "casemate/egress/gateway.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/guest/agent_sandbox.h"
+#include "casemate/guest/connection.h"
+#include "casemate/local/call_accounting.h"
+#include "casemate/local/lease.h"
+#include "casemate/local/local_sandboxes.h"
+#include "casemate/local/spec_check.h"
+
+namespace casemate::local {
+using sys::UniqueFd;
+
+namespace {
+
+void check_control(const CallControl& control) {
+  if (control.stop.stop_requested()) throw SandboxCancelled("cancelled before a sandbox was had");
+  if (control.deadline && std::chrono::steady_clock::now() >= *control.deadline) {
+    throw SandboxTimeout("the deadline came before a sandbox was had");
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Sandbox> LocalSandboxes::acquire(const SandboxKey& key, const SandboxSpec& spec,
+                                                 const CallControl& control) {
+  check_key(key);
+  check_spec(spec);
+  engine_->check_available();
+  check_servable(spec, declarations(), groups_.missing);
+  check_control(control);
+  const std::string digest = identity_digest(key, spec.kind);
+  const ImageChoice image = choose_image(spec, images_, engine_->build(), control);
+  const std::string& fingerprint = image.fingerprint;
+  // Held by this process, so nobody else had reason to make or replace it: no lock and no file.
+  const auto find_held = [&] {
+    auto held = held_.find(digest);
+    if (!held || held->record.fingerprint != fingerprint) return decltype(held)();
+    if (held->keep_idle.change(spec.keep_idle)) {
+      change_keep_idle(held->lease.get(), spec.keep_idle);
+    }
+    return held;
+  };
+  if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
+
+  keeper_.start_ahead();
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
+  held_.drop_dead();
+  sweep(/*everything=*/false);
+  const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
+                                       control, "the sandbox's lock");
+  // Another thread may have made it meanwhile.
+  if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
+  if (UniqueFd directory = open_sandbox(found.sandboxes(), digest)) {
+    Record record = read_record(directory.get(), digest);
+    // Without a wish: if this spec is refused, what the others wished still counts.
+    std::optional<UniqueFd> lease = take_lease(directory.get(), std::nullopt, control);
+    const std::string id = record.id;
+    if (lease) {
+      if (record.fingerprint == fingerprint) {
+        change_keep_idle(lease->get(), spec.keep_idle);
+        return hold(digest,
+                    {.record = std::move(record),
+                     .directory = std::move(directory),
+                     .lease = std::move(*lease),
+                     .keep_idle = KeepIdle(spec.keep_idle)},
+                    /*reused=*/true);
+      }
+      const auto idle =
+          FileLock::attempt(directory.get(), guest::kBusyLockName, FileLock::Kind::exclusive);
+      if (!idle) {
+        throw SandboxBusy(
+            fmt::format("the sandbox {} of kind {} runs a call and was made with another image, "
+                        "limits, egress or build",
+                        id, spec.kind),
+            "wait for the call to end, or use another thread in the key");
+      }
+      // Under the lock: a call that opens in this moment is refused instead of killed.
+      discard(digest, id);
+    } else {
+      discard(digest, id);
+    }
+  }
+  if (is_pooled(fingerprint)) {
+    if (const auto ready = adopt_ready(key, spec, fingerprint, digest)) {
+      held_.put(digest, ready);
+      return hand_out(ready, /*reused=*/false);
+    }
+  }
+  return hold(digest, create(key, spec, image, digest, control), /*reused=*/false);
+}
+
+std::shared_ptr<Sandbox> LocalSandboxes::attach(const SandboxKey& key, std::string_view kind,
+                                                const CallControl& control) {
+  check_key(key);
+  check_control(control);
+  const std::string digest = identity_digest(key, kind);
+  if (const auto held = held_.find(digest)) return hand_out(held, /*reused=*/true);
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
+  const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
+                                       control, "the sandbox's lock");
+  if (const auto held = held_.find(digest)) return hand_out(held, /*reused=*/true);
+  UniqueFd directory = open_sandbox(found.sandboxes(), digest);
+  if (directory) {
+    Record record = read_record(directory.get(), digest);
+    std::optional<UniqueFd> lease = take_lease(directory.get(), std::nullopt, control);
+    if (lease) {
+      if (record.fingerprint.empty()) guest::throw_another_build(record.id);
+      return hold(digest,
+                  {.record = std::move(record),
+                   .directory = std::move(directory),
+                   .lease = std::move(*lease)},
+                  /*reused=*/true);
+    }
+  }
+  throw NoSuchSandbox(fmt::format("no sandbox of kind {} lives under this key", kind),
+                      "acquire makes one");
+}
+
+// Under the key's lock. The lease is this process's from now on.
+std::shared_ptr<Sandbox> LocalSandboxes::hold(const std::string& digest, HeldSandbox sandbox,
+                                              bool reused) {
+  const auto held = std::make_shared<const HeldSandbox>(std::move(sandbox));
+  held_.put(digest, held);
+  return hand_out(held, reused);
+}
+
+guest::AgentSandboxParts LocalSandboxes::parts_of(const std::shared_ptr<const HeldSandbox>& held,
+                                                  bool reused, LocalCallAccounting::Use use) const {
+  const Record& record = held->record;
+  guest::AgentSandboxParts parts;
+  parts.info = {.id = record.id,
+                .backend = name_,
+                .isolation = record.isolation,
+                .reused = reused,
+                .image = record.image,
+                .egress = record.egress,
+                .work_dir = record.work_dir,
+                .limits_not_held = record.limits_not_held};
+  parts.connect = [held](const CallControl&) {
+    std::optional<UniqueFd> connection;
+    try {
+      connection = connect_to(held->directory.get(), guest::kAgentSocketName);
+    } catch (const std::system_error& error) {
+      throw SandboxUnavailable(fmt::format("the sandbox cannot be reached: {}", error.what()),
+                               provider_hint(error));
+    }
+    if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
+    return std::move(*connection);
+  };
+  // The doors are with the call's programs, and none of them.
+  const std::uint64_t own_processes = record.egress == Egress::allowlist ? 1 : 0;
+  parts.account = [held, use, own_processes,
+                   layout = held_part(record.groups, record.ungrouped)](std::string_view call) {
+    return std::make_shared<LocalCallAccounting>(
+        layout, held->record.id, std::string(call),
+        CallBounds{.pids = held->record.pids + own_processes,
+                   .cpu_seconds = held->record.cpu_seconds,
+                   .cpu_millis = held->record.cpu_millis},
+        std::shared_ptr<const UniqueFd>(held, &held->directory), use);
+  };
+  parts.environment = record.environment;
+  parts.first_process = [held] { return agent_of(held->directory.get()); };
+  if (record.egress == Egress::allowlist) {
+    parts.door_rules = door_rules(record.egress_allow);
+    EgressOptions egress = options_.egress;
+    egress.allow = record.egress_allow;
+    egress.log = options_.log;
+    parts.egress = [egress = std::move(egress)](std::string_view call) {
+      EgressOptions own = egress;
+      own.call = call;
+      return std::make_unique<EgressGateway>(std::move(own));
+    };
+  }
+  // For a handle that outlives the backend.
+  parts.lease = held;
+  parts.log = options_.log;
+  return parts;
+}
+
+std::shared_ptr<Sandbox> LocalSandboxes::hand_out(const std::shared_ptr<const HeldSandbox>& held,
+                                                  bool reused) {
+  guest::AgentSandboxParts parts = parts_of(held, reused, LocalCallAccounting::Use::now);
+  if (stock_) {
+    if (is_pooled(held->record.fingerprint)) stock_->tend(held);
+    // Asked again at each call: the pool may have learned since what it is for.
+    parts.held = [backend = weak_from_this(),
+                  held](const ExpectedProgram& program) -> std::unique_ptr<Call> {
+      const auto alive = backend.lock();
+      if (!alive || !alive->is_pooled(held->record.fingerprint)) return nullptr;
+      alive->stock_->tend(held);
+      return alive->stock_->take_program(held->record.id, program);
+    };
+  }
+  return std::make_shared<guest::AgentSandbox>(std::move(parts));
+}
+
+}  // namespace casemate::local

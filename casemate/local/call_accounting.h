@@ -1,0 +1,66 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "casemate/guest/agent_sandbox.h"
+#include "casemate/local/control_groups.h"
+#include "casemate/local/state_directory.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::local {
+
+// What one call may have.
+struct CallBounds {
+  std::uint64_t pids = 0;
+  // 0: no bound.
+  std::uint64_t cpu_seconds = 0;
+  // Of all the sandbox's calls together; 0: all processors there are.
+  std::uint64_t cpu_millis = 0;
+};
+
+// One call's control groups, and the mark that its sandbox is busy. In a forked child of the host
+// it does nothing.
+class LocalCallAccounting final : public guest::CallAccounting {
+ public:
+  // Whether the call is somebody's from the start, or is kept ready for whoever comes.
+  enum class Use : bool { later, now };
+
+  // Makes the groups. `directory` is the sandbox's own. Throws `SandboxUnavailable` when the
+  // sandbox is being replaced at this moment, or when a group that was to be had cannot be.
+  LocalCallAccounting(ControlGroupLayout layout, std::string id, std::string call,
+                      const CallBounds& bounds, std::shared_ptr<const sys::UniqueFd> directory,
+                      Use use = Use::now);
+  ~LocalCallAccounting() override;
+  LocalCallAccounting(const LocalCallAccounting&) = delete;
+  LocalCallAccounting& operator=(const LocalCallAccounting&) = delete;
+
+  std::vector<int> groups() const override;
+  std::optional<guest::CpuBudget> cpu_budget() const override;
+  sys::UniqueFd mark_busy() override;
+  void take_into_use() override;
+  guest::CallCounters snapshot() noexcept override;
+  void finish(const guest::CallCounters& before, ExecResult& result) noexcept override;
+
+ private:
+  ControlGroupLayout layout_;
+  std::string id_;
+  // What its groups are called by.
+  std::string call_;
+  std::shared_ptr<const sys::UniqueFd> directory_;
+  CallBounds bounds_;
+  // No program was in its groups yet.
+  std::atomic<bool> untouched_ = false;
+  std::vector<sys::UniqueFd> members_;
+  sys::UniqueFd meter_;
+  std::optional<FileLock> busy_;
+  pid_t owner_;
+};
+
+}  // namespace casemate::local

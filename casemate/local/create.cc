@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+#include <stdio.h>
+
+#include <cstring>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "casemate/core/errors.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/local/lease.h"
+#include "casemate/local/local_sandboxes.h"
+#include "casemate/local/spec_check.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
+#include "casemate/sys/socket.h"
+
+namespace casemate::local {
+using sys::UniqueFd;
+
+namespace {
+
+template <std::size_t Bytes>
+void copy_text(char (&to)[Bytes], const std::string& from) {
+  if (from.size() >= Bytes) {
+    throw SandboxUnavailable(fmt::format("\"{}\" is longer than {} bytes", from, Bytes - 1));
+  }
+  std::memcpy(to, from.c_str(), from.size() + 1);
+}
+
+}  // namespace
+
+HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spec,
+                                   const ImageChoice& image, const std::string& digest,
+                                   const CallControl& control) {
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
+  Record record{.id = new_sandbox_id(),
+                .key = key,
+                .kind = spec.kind,
+                .fingerprint = image.fingerprint,
+                .image = image.name,
+                .environment = image.environment,
+                .work_dir = spec.work_dir,
+                .isolation = declarations().isolation.value_or(Isolation::process),
+                .created = boot_time(),
+                .labels = spec.labels,
+                .egress = spec.egress,
+                .egress_allow = spec.egress_allow,
+                .limits_not_held = {},
+                .groups = groups_.layout,
+                .ungrouped = {},
+                .pids = spec.resources.pids.value,
+                .cpu_seconds = 0,
+                .cpu_millis = 0};
+  const FileLock making =
+      FileLock::wait(found.locks(), kNewLock, FileLock::Kind::shared, control, "a sweep");
+  std::optional<std::uint64_t> number;
+  const auto leave_nothing = [&] {
+    if (number) keeper_.give_up(*number);
+    try {
+      end(found.fresh(), record.id);
+    } catch (const std::exception& error) {
+      // Why there is no sandbox is what the caller has to hear; the next sweep ends what is left.
+      log(LogLevel::warning,
+          fmt::format("ending sandbox {}, which could not be made: {}", record.id, error.what()));
+    }
+  };
+  try {
+    sys::make_directory_at(found.fresh(), record.id.c_str(), 0700);
+    UniqueFd directory = open_sandbox(found.fresh(), record.id);
+    if (!directory) sys::throw_errno("opening the sandbox's directory");
+    const auto failed = carry_out(sandbox_steps(record.groups, record.id, spec.resources));
+    record.limits_not_held = settle_limits(spec.resources, declarations(), failed);
+    for (const auto& [limit, why] : failed) record.ungrouped.insert(limit);
+    if (!failed.contains(Limit::cpu)) {
+      if (record.groups.cpu) record.cpu_millis = spec.resources.cpu_millis.value;
+      if (record.groups.accounting && spec.resources.cpu_seconds) {
+        record.cpu_seconds = spec.resources.cpu_seconds->value;
+      }
+    }
+    write_record(directory.get(), record);
+    sys::write_file_at(directory.get(), guest::kBusyLockName, "", 0600);
+    mark_used(directory.get());
+    auto [lease, sandboxes_end] = sys::socket_pair(sys::SocketType::stream);
+    number = ask_keeper(record, spec, image, {directory.get(), sandboxes_end.get()}, control);
+    sandboxes_end.reset();
+    if (!lease_holds(lease.get()))
+      throw SandboxUnavailable("the sandbox ended right after it was made");
+    if (renameat2(found.fresh(), record.id.c_str(), found.sandboxes(), digest.c_str(),
+                  RENAME_NOREPLACE) < 0) {
+      sys::throw_errno("publishing the sandbox");
+    }
+    return {.record = std::move(record),
+            .directory = std::move(directory),
+            .lease = std::move(lease),
+            .keep_idle = KeepIdle(spec.keep_idle),
+            .number = number};
+  } catch (const std::system_error& error) {
+    leave_nothing();
+    throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", error.what()),
+                             provider_hint(error));
+  } catch (...) {
+    leave_nothing();
+    throw;
+  }
+}
+
+// Given the sandbox's directory and its end of the first lease; returns the keeper's number for it.
+std::uint64_t LocalSandboxes::ask_keeper(const Record& record, const SandboxSpec& spec,
+                                         const ImageChoice& image, std::vector<int> descriptors,
+                                         const CallControl& control) {
+  const Resources& resources = spec.resources;
+  guest::CreateSandbox request{};
+  copy_text(request.id, record.id);
+  copy_text(request.work_dir, record.work_dir);
+  for (const std::string& path : sandbox_directories(record.groups, record.id)) {
+    copy_text(request.control_group_paths[request.control_groups++], path);
+  }
+  request.keep_idle_ms = static_cast<std::uint64_t>(spec.keep_idle.count());
+  request.disk_bytes = resources.disk_bytes.value;
+  request.disk_inodes = resources.disk_inodes.value;
+  request.open_files =
+      record.limits_not_held.contains(Limit::files) ? 0 : resources.open_files.value;
+  // Without the controller the kernel still counts processes by user and user namespace.
+  if (!held_part(record.groups, record.ungrouped).pids) request.processes = resources.pids.value;
+  // Beside a counter of the call's it is for a process that nobody looked at in time: later, so
+  // that the counter, which names the limit, is first.
+  if (resources.cpu_seconds) {
+    request.cpu_seconds = resources.cpu_seconds->value + (record.cpu_seconds != 0 ? 1 : 0);
+  }
+  const std::vector<UniqueFd> members = open_members(agent_directories(record.groups, record.id));
+  if (image.held) {
+    request.has_image = 1;
+    descriptors.push_back(image.held->root.get());
+  }
+  for (const UniqueFd& member : members) descriptors.push_back(member.get());
+  return keeper_.create(request, descriptors, control);
+}
+
+}  // namespace casemate::local

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace casemate::local {
+
+// What would make the backend work here.
+struct Remedy {
+  // For a person; names the setting or the engine's option.
+  std::string hint;
+  // The same as a shell command that needs nothing filled in, empty where there is none. It may
+  // need root, which the hint says then.
+  std::string command;
+  friend bool operator==(const Remedy&, const Remedy&) = default;
+};
+
+// What of this machine, and of what this process was started in, decides whether namespaces are to
+// be had. Read when something failed, never before.
+struct HostFacts {
+  uid_t user = 0;
+  // A system call filter, by whoever started this process.
+  bool filtered = false;
+  bool chrooted = false;
+  // "docker", "podman", "a container" of another engine; empty outside.
+  std::string container;
+  // The AppArmor profile this process is under, empty for none.
+  std::string profile;
+  // Of /proc/sys, by their names as sysctl has them; only those that are there.
+  std::map<std::string, std::string> settings;
+  // Of this user, as RLIMIT_NPROC has it; empty where it is not bounded.
+  std::string most_processes;
+  // What is mounted over parts of /proc.
+  std::vector<std::string> covered;
+  // The mounted /proc is there and has this process.
+  bool proc = true;
+
+  bool setting_is(const std::string& name, std::string_view value) const;
+};
+
+HostFacts look_at_host();
+
+// The mount points over parts of /proc in the text of /proc/self/mountinfo, the last mounted first.
+// Those that the kernel itself has an empty place for do not count.
+std::vector<std::string> covered_parts(std::string_view mountinfo);
+// Whether that text is of a process whose root is no mount.
+bool is_chrooted(std::string_view mountinfo);
+
+// `failure` names the step, as `std::system_error`s of the keeper, its agents and its start do.
+Remedy remedy_for(std::string_view failure, int error, const HostFacts& facts);
+
+}  // namespace casemate::local

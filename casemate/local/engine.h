@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "casemate/core/declarations.h"
+#include "casemate/local/control_groups.h"
+
+namespace casemate::local {
+
+// How a backend that makes its sandboxes on this machine differs from the others: what their
+// boundary is drawn by. Everything else (state, leases, control groups, images, calls) is the same.
+//
+// Methods are called from several threads, for different sandboxes at a time.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  // As the backend declares itself on a machine with that layout of control groups. Cheap; the name
+  // never changes.
+  virtual BackendDeclarations declare(const ControlGroupLayout& layout) const = 0;
+
+  // What was found here, for a person ("linux 6.1.0").
+  virtual std::string text() const = 0;
+
+  // Throws `SandboxUnavailable` where this engine cannot make any sandbox here; before anything
+  // else is looked at.
+  virtual void check_available() const {}
+
+  // Beside the spec, what a sandbox is made with; another one replaces an idle sandbox.
+  virtual std::string build() const = 0;
+
+  // The role of the guest program that makes sandboxes, and what follows on its command line; see
+  // guest/agent/main.cc.
+  virtual std::vector<std::string> keeper_arguments() const { return {"keeper"}; }
+
+  // Removes what the keeper's end, or a kill, may have left of a sandbox elsewhere than in its
+  // directory and its control groups. Its processes have ended. Returns whether nothing is left.
+  virtual bool remove_rest(const std::string& /*id*/) noexcept { return true; }
+};
+
+}  // namespace casemate::local

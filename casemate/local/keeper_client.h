@@ -1,0 +1,74 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "casemate/core/control.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::local {
+
+// What to do about a failure that the operator can mend (each sandbox that this process holds costs
+// it two descriptors; the state directory may be full, read-only or gone); empty for every other.
+std::string provider_hint(const std::system_error& error);
+
+// The host's end of its keeper: started at the first need, started anew when it died, never a
+// child of this process. Thread-safe; sandboxes are made one after another.
+class KeeperClient {
+ public:
+  // Gives the role of the guest program and what follows on its command line, each time that a
+  // keeper is started; may throw `SandboxUnavailable`.
+  using Arguments = std::function<std::vector<std::string>()>;
+  explicit KeeperClient(Arguments arguments) : arguments_(std::move(arguments)) {}
+  ~KeeperClient();
+  KeeperClient(const KeeperClient&) = delete;
+  KeeperClient& operator=(const KeeperClient&) = delete;
+
+  // Starts the keeper if there is none, and does not wait for it: it gets ready beside what the
+  // caller does meanwhile. Throws `SandboxUnavailable`.
+  void start_ahead();
+
+  // Has one sandbox made and waits until its agent listens. Returns the number it goes by here;
+  // `request.number` is set here. Throws `SandboxUnavailable` naming what the keeper or the agent
+  // could not do, `SandboxTimeout`, `SandboxCancelled`; it is given up then.
+  std::uint64_t create(guest::CreateSandbox request, std::span<const int> descriptors,
+                       const CallControl& control);
+
+  // Whose user ids the keeper's sandboxes have, for a person; empty before the first was made.
+  std::string identity();
+
+  // Ends the sandbox of that number and waits, a bounded time that `control` of its creation does
+  // not shorten, until nothing of it exists: a few milliseconds. False where that is not known: the
+  // keeper is silent, or gone.
+  bool give_up(std::uint64_t number) noexcept;
+
+ private:
+  void start_if_needed();
+  void reap_launcher();
+  void hear_last_words();
+  bool give_up_locked(std::uint64_t number) noexcept;
+  guest::KeeperAnswer receive(std::uint64_t number, const CallControl& control);
+
+  const Arguments arguments_;
+  std::timed_mutex mutex_;
+  sys::UniqueFd socket_;
+  // The process that the socket belongs to: a forked child of the application has a keeper of its
+  // own, or two processes would read each other's answers.
+  pid_t owner_ = -1;
+  // Never starts anew: a number means the same sandbox whichever keeper it is said to.
+  std::uint64_t last_number_ = 0;
+  // The child that the keeper was started by. It ends at once; waited for when that costs nothing.
+  pid_t launcher_ = -1;
+  std::string identity_;
+};
+
+}  // namespace casemate::local

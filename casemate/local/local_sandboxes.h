@@ -1,0 +1,98 @@
+#pragma once
+
+// A local backend's one object, by subject: acquire.cc (get-or-create and handles), create.cc
+// (making one), dispose.cc (ending and sweeping), warm.cc (its pool), local_backend.cc
+// (administration and the front).
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "casemate/core/backend.h"
+#include "casemate/guest/agent_sandbox.h"
+#include "casemate/images/store.h"
+#include "casemate/local/call_accounting.h"
+#include "casemate/local/control_groups.h"
+#include "casemate/local/engine.h"
+#include "casemate/local/group_detection.h"
+#include "casemate/local/held_sandboxes.h"
+#include "casemate/local/image_choice.h"
+#include "casemate/local/keeper_client.h"
+#include "casemate/local/local_options.h"
+#include "casemate/local/state_directory.h"
+#include "casemate/local/warm_stock.h"
+
+namespace casemate::local {
+
+class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
+ public:
+  LocalSandboxes(std::shared_ptr<Engine> engine, LocalOptions options);
+
+  BackendDeclarations declarations() const;
+  std::shared_ptr<Sandbox> acquire(const SandboxKey& key, const SandboxSpec& spec,
+                                   const CallControl& control);
+  std::shared_ptr<Sandbox> attach(const SandboxKey& key, std::string_view kind,
+                                  const CallControl& control);
+  std::vector<SandboxRecord> list();
+  // Ends every sandbox whose record is wanted. Returns how many lived.
+  int dispose_where(const std::function<bool(const Record&)>& wanted) noexcept;
+  bool wait_until_warm(const CallControl& control) {
+    return stock_ && stock_->wait_until_full(control);
+  }
+  const Engine& engine() const { return *engine_; }
+  // Whose ids the sandboxes made last have, for a person.
+  std::string identity() { return keeper_.identity(); }
+
+ private:
+  // As it is now: made anew where it was removed under this process.
+  std::shared_ptr<const StateDirectory> state();
+  HeldSandbox create(const SandboxKey& key, const SandboxSpec& spec, const ImageChoice& image,
+                     const std::string& digest, const CallControl& control);
+  std::uint64_t ask_keeper(const Record& record, const SandboxSpec& spec, const ImageChoice& image,
+                           std::vector<int> descriptors, const CallControl& control);
+  std::shared_ptr<Sandbox> hold(const std::string& digest, HeldSandbox sandbox, bool reused);
+  std::shared_ptr<const HeldSandbox> adopt_ready(const SandboxKey& key, const SandboxSpec& spec,
+                                                 const std::string& fingerprint,
+                                                 const std::string& digest);
+  bool is_pooled(const std::string& fingerprint);
+  void find_pool_fingerprint(const std::stop_token& stop);
+  WarmStock::Ready make_ready(const std::stop_token& stop);
+  std::unique_ptr<guest::AgentCall> hold_program(const std::shared_ptr<const HeldSandbox>& held);
+  guest::AgentSandboxParts parts_of(const std::shared_ptr<const HeldSandbox>& held, bool reused,
+                                    LocalCallAccounting::Use use) const;
+  std::shared_ptr<Sandbox> hand_out(const std::shared_ptr<const HeldSandbox>& held, bool reused);
+  bool end_wanted(const std::string& digest, const std::function<bool(const Record&)>& wanted);
+  // Where its control groups are; by a record that does not say it, where they would be now.
+  const ControlGroupLayout& groups_of(const Record& record) const;
+  bool discard(const std::string& digest, const std::string& id);
+  bool end(int parent, const std::string& name);
+  void sweep(bool everything) noexcept;
+  void sweep_new();
+  void sweep_sandboxes();
+
+  // For people: "linux: ".
+  void log(LogLevel level, std::string_view text) const;
+
+  const std::shared_ptr<Engine> engine_;
+  const std::string name_;
+  LocalOptions options_;
+  const DetectedGroups groups_;
+  images::ImageStore images_;
+  KeeperClient keeper_;
+  HeldSandboxes held_;
+  std::mutex mutex_;
+  std::shared_ptr<const StateDirectory> state_;
+  bool swept_ = false;
+  std::mutex pool_mutex_;
+  // Empty until the pool's thread has brought its image here.
+  std::string pool_fingerprint_;
+  // Last, so that its thread ends before what it works with.
+  std::unique_ptr<WarmStock> stock_;
+};
+
+}  // namespace casemate::local

@@ -92,7 +92,7 @@ class FilesOnlySandbox final : public Sandbox {
 // The linux backend as one that nothing of ours can live in: it says what it has, and no more.
 class FilesOnlyBackend final : public SandboxBackend {
  public:
-  explicit FilesOnlyBackend(LinuxBackend& backend) : backend_(backend) {}
+  explicit FilesOnlyBackend(SandboxBackend& backend) : backend_(backend) {}
 
   BackendDeclarations declarations() const override {
     BackendDeclarations declared = backend_.declarations();
@@ -114,7 +114,7 @@ class FilesOnlyBackend final : public SandboxBackend {
   bool dispose_id(std::string_view id) noexcept override { return backend_.dispose_id(id); }
 
  private:
-  LinuxBackend& backend_;
+  SandboxBackend& backend_;
 };
 
 class CodeactOverFiles : public linux_tests::LinuxTest {

@@ -54,6 +54,7 @@ NAMED = """\
 #include "casemate/kinds/codeact/codeact.h"
 #include "casemate/kinds/codeact/run.h"
 #include "casemate/kinds/codeact/spec.h"
+#include "casemate/local/local_options.h"
 #include "casemate/mcp/http.h"
 #include "casemate/mcp/server.h"
 #include "casemate/mcp/stdio.h"
@@ -67,6 +68,7 @@ using namespace casemate;
 const LinuxBackendOptions linux_options{.state_dir = "/run/casemate"};
 const DockerBackendOptions docker_options{.host = "/run/docker.sock"};
 const OciBackendOptions oci_options{.runtime = "crun"};
+const local::LocalOptions local_options{.state_dir = "/run/casemate"};
 const images::ImageStoreOptions images_options{.directory = "/srv/images"};
 const WarmPool pool{.sandboxes = 2};
 const in_process::InProcessBackendOptions in_process_options{.purge_count = 1};

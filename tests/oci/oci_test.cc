@@ -316,6 +316,27 @@ TEST_F(OciScript, AnAcquireThatIsCancelledEndsARuntimeThatHangs) {
   expect_nothing_left();
 }
 
+TEST_F(OciScript, WhatARuntimeStartedEndsWithIt) {
+  const fs::path begun = scratch_ / "begun";
+  ASSERT_EQ(mkfifo(begun.c_str(), 0600), 0);
+  // With the container's end of its connection, as its first process has it.
+  write("(sleep 1000 & echo $! > " + begun.native() + "); sleep 1000");
+  const auto own = backend();
+  std::stop_source stop;
+  CallControl control;
+  control.stop = stop.get_token();
+  pid_t orphan = -1;
+  std::jthread canceller([&] {
+    std::ifstream(begun) >> orphan;
+    stop.request_stop();
+  });
+  expect_refusal<SandboxCancelled>([&] { own->acquire(key_, spec_, control); });
+  canceller.join();
+  ASSERT_GT(orphan, 0);
+  EXPECT_TRUE(linux_tests::wait_until_gone(orphan));
+  expect_nothing_left();
+}
+
 TEST_F(OciScript, ARuntimeThatIsNotThereOrNoneIsARefusalWithWhatToDo) {
   const OciBackendOptions options{.runtime = runtime(), .state_dir = state()};
   OciBackend none(options);

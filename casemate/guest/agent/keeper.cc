@@ -24,6 +24,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -61,6 +62,11 @@ UniqueFd bind_socket(int directory, const char* name) {
 
 constexpr char kEndedEarly[] = "the sandbox's agent ended before it was ready";
 constexpr std::size_t kMostLastWords = 400;
+// proc(5); of a process with one thread these are all.
+constexpr char kChildren[] = "/proc/thread-self/children";
+constexpr std::size_t kMaxChildrenBytes = 1 << 20;
+// Each ends what the one before left without a parent.
+constexpr int kMostStrayRounds = 64;
 
 // As recv, without waiting; a sender's number as the kernel knows it where that is asked for.
 ssize_t receive_report(int socket, AgentReport& report, pid_t& sender) {
@@ -80,6 +86,15 @@ ssize_t receive_report(int socket, AgentReport& report, pid_t& sender) {
     sender = credentials.pid;
   }
   return count;
+}
+
+// Empty where /proc does not tell.
+std::string children_of_this_process() {
+  try {
+    return sys::read_file_at(AT_FDCWD, kChildren, kMaxChildrenBytes);
+  } catch (const std::system_error&) {
+    return "";
+  }
 }
 
 // The last line that a runtime printed, which says why it failed.
@@ -286,8 +301,9 @@ class Keeper {
     }
   }
 
-  // A container in the making ends with its runtime: what that started waits for it.
-  static void end(const KeptSandbox& sandbox) {
+  // What a runtime started does not end with it: that is seen to once it has ended.
+  static void end(KeptSandbox& sandbox) {
+    sandbox.doomed = true;
     if (sandbox.process) kill(sandbox.pid, SIGKILL);
     if (sandbox.runtime) kill(sandbox.runtime_pid, SIGKILL);
   }
@@ -339,7 +355,11 @@ class Keeper {
       starter_->let_go(kept);
     } catch (...) {
       kept.answered = true;  // by the caller
-      end(kept);
+      // Neither was waited for yet, so both numbers are theirs.
+      for (const pid_t pid : {kept.pid, kept.runtime_pid}) {
+        if (pid > 0) kill(pid, SIGKILL);
+      }
+      kept.doomed = true;
       throw;
     }
   }
@@ -373,10 +393,16 @@ class Keeper {
     sandbox.pid = number;
     try {
       know_agent(sandbox);
-      if (sandbox.given_up) end(sandbox);
+      // Else its runtime is still there, whose end is waited for.
+      if (sandbox.doomed && is_child(number)) end(sandbox);
     } catch (const std::system_error&) {
       // It has ended since.
     }
+  }
+
+  static bool is_child(pid_t pid) {
+    siginfo_t ignored{};
+    return waitid(P_PID, static_cast<id_t>(pid), &ignored, WEXITED | WNOHANG | WNOWAIT) == 0;
   }
 
   void hear_runtime(KeptSandbox& sandbox) {
@@ -386,8 +412,37 @@ class Keeper {
     close_awaited(sandbox.runtime);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
       settle(sandbox, EREMOTEIO, last_words(sandbox.said.get()).c_str());
+      sandbox.doomed = true;
+    }
+    if (sandbox.doomed) {
+      end(sandbox);
+      end_strays();
     }
     sandbox.said.reset();
+  }
+
+  bool is_known(pid_t pid) const {
+    return std::ranges::any_of(sandboxes_, [pid](const auto& entry) {
+      return entry.second->pid == pid ||
+             (entry.second->runtime && entry.second->runtime_pid == pid);
+    });
+  }
+
+  // What a runtime that failed or was killed had started (runc's first process waits for its
+  // runtime for ever, crun's worker goes on without it): an orphan is this process's child. A host
+  // has one container made at a time, so what nobody here knows is of that one.
+  void end_strays() {
+    for (int round = 0; round < kMostStrayRounds; ++round) {
+      bool found = false;
+      std::istringstream children(children_of_this_process());
+      for (pid_t pid = 0; children >> pid;) {
+        if (is_known(pid)) continue;
+        found = true;
+        kill(pid, SIGKILL);
+        reap(pid);
+      }
+      if (!found) return;
+    }
   }
 
   // What runtimes started and did not live to wait for.

@@ -22,6 +22,8 @@ struct KeptSandbox {
   bool answered = false;
   // Its end is to be reported.
   bool given_up = false;
+  // It is not to live, however far its start has come.
+  bool doomed = false;
   // The agent. Absent at first where a runtime starts it.
   sys::UniqueFd process;
   pid_t pid = -1;

@@ -128,6 +128,8 @@ void ChannelBridge::fill() {
     Link* link = find(channel);
     if (link == nullptr) continue;
     link->queued = false;
+    // Its end came while it waited for its turn: the multiplexer may know it no more.
+    if (link->read_ended) continue;
     if (read_link(channel, *link)) queue(channel, *link);
   }
 }

@@ -116,7 +116,10 @@ void DockerBackend::Impl::sweep() noexcept {
       const std::string name = std::string(kNamePrefix) + digest;
       if (!record || !places().open(place_directory(name, record->place))) continue;
       const auto lock = places().try_lock(digest);
-      if (lock) end(container, control);
+      if (!lock) continue;
+      // What was listed may have been somebody's who was starting it.
+      const auto now = engine_.inspect(container.id, control);
+      if (now && is_owned(*now) && !now->is_live()) end(*now, control);
     }
     for (const std::string& name : places().names()) {
       const std::string digest = digest_in(name);

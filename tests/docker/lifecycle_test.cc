@@ -106,5 +106,15 @@ TEST_P(DockerLifecycle, AnImageThatIsNotThereIsRefusedWhereNoneMayBePulled) {
   EXPECT_THROW(acquire(missing), SandboxImageNotSupported);
 }
 
+TEST_P(DockerLifecycle, AnotherEnginesSweepLeavesWhatLives) {
+  const EngineUnderTest& other = engine_under_test(GetParam() == "docker" ? "podman" : "docker");
+  if (other.address.empty()) GTEST_SKIP() << other.missing;
+  const auto sandbox = acquire();
+  DockerBackendOptions theirs = options();
+  theirs.host = other.address;
+  EXPECT_EQ(make_backend(theirs)->list().size(), 0U);
+  EXPECT_EQ(make_backend()->attach(key(), "test", {})->info().id, sandbox->info().id);
+}
+
 }  // namespace
 }  // namespace casemate::docker_tests

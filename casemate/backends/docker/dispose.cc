@@ -10,6 +10,7 @@
 #include "casemate/backends/docker/labels.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
+#include "casemate/guest/agent/keeper_messages.h"
 
 namespace casemate {
 
@@ -127,6 +128,9 @@ void DockerBackend::Impl::sweep() noexcept {
       const auto lock = places().try_lock(digest);
       // Made since the list was, or about to be.
       if (!lock || engine_.inspect(std::string(kNamePrefix) + digest, control)) continue;
+      // Or another engine's, with which this state directory is shared.
+      const sys::UniqueFd directory = places().open(name);
+      if (directory && connect_in(directory.get(), guest::kLeaseSocketName)) continue;
       places().remove(name);
     }
   } catch (const std::exception& error) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "casemate/backends/docker/guest_volume.h"
 #include "casemate/backends/docker/labels.h"
 #include "casemate/core/errors.h"
 #include "tests/docker/engines.h"
@@ -114,6 +115,18 @@ TEST_P(DockerLifecycle, AnotherEnginesSweepLeavesWhatLives) {
   theirs.host = other.address;
   EXPECT_EQ(make_backend(theirs)->list().size(), 0U);
   EXPECT_EQ(make_backend()->attach(key(), "test", {})->info().id, sandbox->info().id);
+}
+
+TEST_P(DockerLifecycle, AForeignContainerOfTheHelpersNameIsRefusedAndNotTouched) {
+  // So that the guest program has to be brought again.
+  engine().remove_volume(docker::guest_volume(), {});
+  const std::string body = std::string(R"({"Image":")") + kImage +
+                           R"(","Cmd":["/bin/true"],"HostConfig":{"NetworkMode":"none"}})";
+  const auto id = engine().create(docker::container_name(key(), "test") + "-fill", body, {});
+  ASSERT_TRUE(id);
+  EXPECT_THROW(acquire(), SandboxUnavailable);
+  EXPECT_TRUE(engine().inspect(*id, {}));
+  engine().remove(*id, {});
 }
 
 }  // namespace

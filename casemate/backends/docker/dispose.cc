@@ -37,11 +37,6 @@ std::string digest_in(std::string_view name) {
   return std::string(name.substr(0, kDigestDigits));
 }
 
-bool is_owned(const Container& container) {
-  const auto owner = container.labels.find(std::string(kOwnerLabel));
-  return owner != container.labels.end() && owner->second == kOwner;
-}
-
 std::string owner_label() { return fmt::format("{}={}", kOwnerLabel, kOwner); }
 
 }  // namespace
@@ -68,7 +63,7 @@ int DockerBackend::Impl::dispose_labelled(std::vector<std::string> labels) noexc
     for (const Container& container : engine_.list(labels, with_patience())) {
       // A failure is this sandbox's alone: the others still have to end.
       try {
-        if (is_owned(container) && end(container, with_patience())) ++ended;
+        if (is_owned(container.labels) && end(container, with_patience())) ++ended;
       } catch (const std::exception& error) {
         write_log(options_.log, LogLevel::error,
                   fmt::format("docker: ending container {}: {}", container.id,
@@ -88,7 +83,7 @@ bool DockerBackend::Impl::dispose_id(std::string_view id) noexcept {
   try {
     if (id.size() < 12 || id.find_first_not_of("0123456789abcdef") != id.npos) return false;
     const auto found = engine_.inspect(std::string(id), with_patience());
-    return found && is_owned(*found) && end(*found, with_patience());
+    return found && is_owned(found->labels) && end(*found, with_patience());
   } catch (const std::exception& error) {
     write_log(options_.log, LogLevel::error,
               fmt::format("docker: ending sandbox {}: {}", escape_for_display(id),
@@ -104,7 +99,7 @@ void DockerBackend::Impl::sweep() noexcept {
     const CallControl control = with_patience();
     std::set<std::string> alive;
     for (const Container& container : engine_.list({owner_label()}, control)) {
-      if (!is_owned(container)) continue;
+      if (!is_owned(container.labels)) continue;
       const std::string digest = digest_in(container.name);
       if (container.is_live()) {
         alive.insert(digest);
@@ -120,7 +115,7 @@ void DockerBackend::Impl::sweep() noexcept {
       if (!lock) continue;
       // What was listed may have been somebody's who was starting it.
       const auto now = engine_.inspect(container.id, control);
-      if (now && is_owned(*now) && !now->is_live()) end(*now, control);
+      if (now && is_owned(now->labels) && !now->is_live()) end(*now, control);
     }
     for (const std::string& name : places().names()) {
       const std::string digest = digest_in(name);

@@ -122,7 +122,13 @@ void fill_guest_volume(Engine& engine, const std::string& image, const std::stri
                                             {"VolumeOptions", {{"NoCopy", true}}}}}}}}};
   auto id = engine.create(helper, serialise_json(body), control);
   if (!id) {
-    engine.remove(helper, control);
+    const auto found = engine.inspect(helper, control);
+    if (found && !is_owned(found->labels)) {
+      throw SandboxUnavailable(
+          fmt::format("the engine has a container {} that is not Casemate's", helper),
+          "it was not touched; remove it, or use another thread in the key");
+    }
+    if (found) engine.remove(found->id, control);
     id = engine.create(helper, serialise_json(body), control);
   }
   if (!id) throw SandboxUnavailable(fmt::format("the name {} is taken by others", helper));

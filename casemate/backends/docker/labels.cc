@@ -53,9 +53,13 @@ std::map<std::string, std::string> labels_of(const SandboxKey& key, const Sandbo
   return labels;
 }
 
+bool is_owned(const std::map<std::string, std::string>& labels) {
+  return has(labels, kOwnerLabel, kOwner);
+}
+
 bool is_of(const std::map<std::string, std::string>& labels, const SandboxKey& key,
            std::string_view kind) {
-  return has(labels, kOwnerLabel, kOwner) && has(labels, kScopeLabel, label_value(key.scope)) &&
+  return is_owned(labels) && has(labels, kScopeLabel, label_value(key.scope)) &&
          has(labels, kThreadLabel, label_value(key.thread_id)) &&
          has(labels, kAgentLabel, label_value(key.agent_dir)) &&
          has(labels, kKindLabel, label_value(kind));

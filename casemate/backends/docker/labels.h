@@ -32,6 +32,9 @@ std::string label_value(std::string_view value);
 std::map<std::string, std::string> labels_of(const SandboxKey& key, const SandboxSpec& spec,
                                              std::string_view fingerprint);
 
+// Whether those are the labels of something of ours.
+bool is_owned(const std::map<std::string, std::string>& labels);
+
 // Whether those are the labels of that key and kind: a name may be another's.
 bool is_of(const std::map<std::string, std::string>& labels, const SandboxKey& key,
            std::string_view kind);

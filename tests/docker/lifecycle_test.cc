@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/json.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "casemate/backends/docker/guest_volume.h"
 #include "casemate/backends/docker/labels.h"
+#include "casemate/backends/docker/record.h"
 #include "casemate/core/errors.h"
 #include "tests/docker/engines.h"
 #include "tests/docker/other_process.h"
@@ -127,6 +129,30 @@ TEST_P(DockerLifecycle, AForeignContainerOfTheHelpersNameIsRefusedAndNotTouched)
   EXPECT_THROW(acquire(), SandboxUnavailable);
   EXPECT_TRUE(engine().inspect(*id, {}));
   engine().remove(*id, {});
+}
+
+TEST_P(DockerLifecycle, WhatAnotherUserLeftUnstartedIsRefusedAndNotTouched) {
+  docker::Record record;
+  record.key = key();
+  record.kind = "test";
+  record.place = "0123456789abcdef";
+  auto labels = docker::labels_of(key(), spec(), "");
+  for (const std::string& text : {docker::encode_record(record), std::string("unreadable")}) {
+    labels[std::string(docker::kRecordLabel)] = text;
+    boost::json::object all;
+    for (const auto& [name, value] : labels) all[name] = value;
+    const auto id = engine().create(
+        docker::container_name(key(), "test"),
+        boost::json::serialize(boost::json::object{{"Image", kImage},
+                                                   {"Cmd", {"/bin/true"}},
+                                                   {"Labels", std::move(all)},
+                                                   {"HostConfig", {{"NetworkMode", "none"}}}}),
+        {});
+    ASSERT_TRUE(id);
+    EXPECT_THROW(acquire(), SandboxUnavailable);
+    EXPECT_TRUE(engine().inspect(*id, {}));
+    engine().remove(*id, {});
+  }
 }
 
 }  // namespace

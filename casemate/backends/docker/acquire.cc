@@ -148,20 +148,24 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::adopt(const Wanted& wa
   const auto text = found->labels.find(std::string(kRecordLabel));
   std::optional<Record> record;
   if (text != found->labels.end()) record = decode_record(text->second);
-  if (!found->is_live() || !record) {
-    // Under the lock nobody makes one: what did not begin, or is over, was left.
-    end(*found, control);
-    return nullptr;
-  }
-  UniqueFd directory = places().open(place_directory(wanted.name, record->place));
-  // Without a wish: if this spec is refused, what the others wished still counts.
-  UniqueFd lease = directory ? take_lease(directory.get(), std::nullopt, control) : UniqueFd();
-  if (!directory) {
+  UniqueFd directory =
+      record ? places().open(place_directory(wanted.name, record->place)) : UniqueFd();
+  // Without a readable record, any place of this key shows that it was made from here.
+  if (!directory && (record || !has_place(wanted.digest))) {
+    // Ended between the two questions, place and all.
+    if (!engine_.inspect(found->id, control)) return nullptr;
     throw SandboxUnavailable(
         fmt::format("the sandbox {} of this key belongs to another user of the engine",
                     sandbox_id(found->id)),
         "share a state directory (state_dir), or use another scope in the key");
   }
+  if (!found->is_live() || !record) {
+    // Under the lock nobody makes one: what did not begin, or is over, was left.
+    end(*found, control);
+    return nullptr;
+  }
+  // Without a wish: if this spec is refused, what the others wished still counts.
+  UniqueFd lease = take_lease(directory.get(), std::nullopt, control);
   if (!lease) {
     end(*found, control);
     return nullptr;
@@ -189,6 +193,11 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::adopt(const Wanted& wa
   return nullptr;
 }
 
+bool DockerBackend::Impl::has_place(const std::string& digest) {
+  return std::ranges::any_of(places().names(),
+                             [&](const std::string& each) { return each.starts_with(digest); });
+}
+
 std::shared_ptr<Sandbox> DockerBackend::Impl::attach(const SandboxKey& key, std::string_view kind,
                                                      const CallControl& control) {
   check_key(key);
@@ -198,9 +207,7 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::attach(const SandboxKey& key, std:
   const FileLock lock = places().lock(digest, control);
   const std::string name = container_name(key, kind);
   // Without a place there is none that could be used; nor need an engine be there to say so.
-  const bool has_place = std::ranges::any_of(
-      places().names(), [&](const std::string& each) { return each.starts_with(digest); });
-  const auto found = has_place ? engine_.inspect(name, control) : std::nullopt;
+  const auto found = has_place(digest) ? engine_.inspect(name, control) : std::nullopt;
   if (found && found->is_live() && is_of(found->labels, key, kind)) {
     const auto text = found->labels.find(std::string(kRecordLabel));
     std::optional<Record> record;

@@ -48,6 +48,8 @@ class DockerBackend::Impl : public std::enable_shared_from_this<Impl> {
   };
 
   const docker::Places& places();
+  // Whether a sandbox of that key and kind was made with this state directory.
+  bool has_place(const std::string& digest);
   docker::ImageFacts choose_image(const SandboxSpec& spec, const CallControl& control);
   docker::ImageFacts bring_image(const std::string& reference, const std::string& digest,
                                  const CallControl& control);

@@ -90,6 +90,7 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::acquire(const SandboxKey& key,
   check_key(key);
   check_spec(spec);
   check_control(control);
+  refuse_another_machine(engine_.address());
   const EngineFacts facts = engine_.facts(control);
   docker::check_servable(spec, declarations(), facts);
   Wanted wanted{.key = key,

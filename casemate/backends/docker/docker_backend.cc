@@ -102,6 +102,12 @@ bool is_busy(int directory) {
 
 }  // namespace
 
+void docker::refuse_another_machine(const EngineAddress& address) {
+  if (address.kind != EngineAddress::Kind::tcp) return;
+  throw SandboxUnavailable("the engine is on another machine",
+                           "name one of this machine, by its socket");
+}
+
 void docker::throw_refused(const Log& log, std::string_view what, const EngineRefused& refused) {
   write_log(
       log, LogLevel::error,
@@ -142,10 +148,7 @@ BackendProbe DockerBackend::Impl::probe() {
     CallControl control;
     control.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     const EngineFacts facts = engine_.facts(control);
-    if (engine_.address().kind == EngineAddress::Kind::tcp) {
-      throw SandboxUnavailable("the engine is on another machine",
-                               "name one of this machine, by its socket");
-    }
+    refuse_another_machine(engine_.address());
     if (!options_.runtime.empty() && !facts.runtimes.contains(options_.runtime)) {
       throw SandboxUnavailable(
           fmt::format("the engine has no runtime {}", escape_for_display(options_.runtime)),

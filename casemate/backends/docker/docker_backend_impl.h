@@ -80,6 +80,9 @@ class DockerBackend::Impl : public std::enable_shared_from_this<Impl> {
 
 namespace docker {
 
+// Throws `SandboxUnavailable` for an address of TCP: host and sandbox share a directory.
+void refuse_another_machine(const EngineAddress& address);
+
 // What an engine said no to, as the provider's refusal: its words go to the log.
 [[noreturn]] void throw_refused(const Log& log, std::string_view what,
                                 const EngineRefused& refused);

@@ -155,5 +155,15 @@ TEST_P(DockerLifecycle, WhatAnotherUserLeftUnstartedIsRefusedAndNotTouched) {
   }
 }
 
+TEST_P(DockerLifecycle, ARefusedPullSaysWhy) {
+  try {
+    // Nobody listens there.
+    engine().pull("127.0.0.1:1/casemate-test:none", "", {}, std::chrono::seconds(60), {});
+    FAIL() << "it was pulled";
+  } catch (const docker::EngineRefused& refused) {
+    EXPECT_NE(std::string(refused.what()).find("127.0.0.1:1"), std::string::npos) << refused.what();
+  }
+}
+
 }  // namespace
 }  // namespace casemate::docker_tests

@@ -21,6 +21,8 @@ namespace json = boost::json;
 constexpr int kLeastMinor = 40;
 constexpr int kMostMinor = 51;
 constexpr std::chrono::seconds kHandshakePatience{10};
+// Of what an engine says in no form that is known here.
+constexpr std::size_t kMostWords = 1000;
 
 constexpr JsonBounds kBounds{
     .max_bytes = 64 * 1024 * 1024, .max_depth = 64, .max_values = 4 * 1024 * 1024};
@@ -92,7 +94,7 @@ std::string words_of(const EngineReply& reply) {
     }
   } catch (const JsonError&) {
   }
-  return reply.body.substr(0, 1000);
+  return reply.body.substr(0, kMostWords);
 }
 
 // Of "1.41": 41; 0 for what is no version of the API 1.
@@ -251,17 +253,21 @@ void Engine::pull(const std::string& reference, const std::string& platform,
   if (!platform.empty()) path += "&platform=" + encode_for_target(platform);
   std::string rest;
   std::string failure;
+  // Of an answer that is a refusal: its message, or the line as it is.
+  std::string words;
   std::string shown;
   const auto heed = [&](std::string_view line) {
     json::value value;
     try {
       value = parse_json(line, kBounds);
     } catch (const JsonError&) {
+      words = line.substr(0, kMostWords);
       return;
     }
     if (!value.is_object()) return;
     const json::object& said = value.as_object();
     if (std::string error = text(said, "error"); !error.empty()) failure = std::move(error);
+    if (std::string message = text(said, "message"); !message.empty()) words = std::move(message);
     // The layers' own steps come by the thousand; a step that begins is news.
     const std::string now = fmt::format("{} {}", text(said, "status"), text(said, "id"));
     if (now == shown || text(said, "status").empty()) return;
@@ -281,7 +287,9 @@ void Engine::pull(const std::string& reference, const std::string& platform,
   };
   const EngineReply reply = client_.send(request, control);
   if (!rest.empty()) heed(rest);
-  if (reply.status != 200) throw EngineRefused(reply.status, rest);
+  if (reply.status != 200) {
+    throw EngineRefused(reply.status, failure.empty() ? words : failure);
+  }
   if (!failure.empty()) throw EngineRefused(reply.status, failure);
 }
 

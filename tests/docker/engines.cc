@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <utility>
@@ -17,6 +18,9 @@ namespace casemate::docker_tests {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A bound on a hang, not a budget.
+constexpr std::chrono::seconds kPatience{60};
 
 // The process of engine.py: it ends the engine when its input ends, so also when this program dies.
 class Running {
@@ -152,7 +156,14 @@ std::vector<docker::Container> DockerTest::containers() {
 
 // By asking again: Podman's own way of waiting does not hear of what it removes by itself.
 void DockerTest::await_gone(const std::string& id) {
-  while (engine_->inspect(id, {})) usleep(20'000);
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (engine_->inspect(id, {})) {
+    if (std::chrono::steady_clock::now() >= until) {
+      ADD_FAILURE() << "container " << id << " does not end";
+      return;
+    }
+    usleep(20'000);
+  }
 }
 
 ExecRequest shell(std::string line) {

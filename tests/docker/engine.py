@@ -5,7 +5,8 @@ Starts the engine with roots of its own in a network namespace without anything 
 an image `casemate-test` made of Debian packages (built once in BUILD_DIR), and prints one line:
 
     ready unix:///PATH
-    missing WHY            it cannot run here
+    missing WHY            a program or the rights are not there: a reason to skip
+    failed WHY             all is there, and it does not run: an error
 
 Stops it when standard input ends, and removes all that it made. Only processes that it started are
 ended, by their ids.
@@ -29,6 +30,10 @@ PATIENCE = 120  # seconds; a bound on a hang, not a budget
 
 
 class Missing(Exception):
+    pass
+
+
+class Failed(Exception):
     pass
 
 
@@ -68,7 +73,7 @@ def image_tar(build_dir):
                  "--customize-hook=rm -rf $1/var/lib/apt/lists $1/var/cache/apt", "bookworm", partial],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             if made.returncode != 0:
-                raise Missing("mmdebstrap cannot make an image: " + made.stderr.strip()[-300:].replace("\n", " "))
+                raise Failed("mmdebstrap cannot make an image: " + made.stderr.strip()[-300:].replace("\n", " "))
             partial.rename(tar)
     return tar
 
@@ -117,20 +122,20 @@ def await_answer(process, path, log):
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         if process.poll() is not None:
-            raise Missing("it ended at once: " + " ".join(log.read_text(errors="replace").split())[-400:])
+            raise Failed("it ended at once: " + " ".join(log.read_text(errors="replace").split())[-400:])
         try:
             if ask(path, "GET", "/version")[0] == 200:
                 return
         except OSError:
             time.sleep(0.05)  # the engine tells nobody when it listens
-    raise Missing("it did not answer")
+    raise Failed("it did not answer")
 
 
 def load_image(path, tar):
     with open(tar, "rb") as file:
         status, said = ask(path, "POST", f"/v1.41/images/create?fromSrc=-&repo={IMAGE}", file)
     if status != 200 or b'"error"' in said:
-        raise Missing(f"it does not load an image: {said[-300:]!r}")
+        raise Failed(f"it does not load an image: {said[-300:]!r}")
 
 
 def below(root):
@@ -188,6 +193,8 @@ def main():
         sys.stdin.read()
     except Missing as missing:
         print("missing", f"{kind}: {missing}", flush=True)
+    except (Failed, OSError) as failed:
+        print("failed", f"{kind}: {failed}", flush=True)
     finally:
         if process is not None:
             stop(process, path)

@@ -51,9 +51,11 @@ class Running {
     engine_.kind = kind;
     if (line.starts_with("ready ")) {
       engine_.address = line.substr(6);
+    } else if (line.starts_with("missing ")) {
+      engine_.missing = line.substr(8);
     } else {
-      engine_.missing =
-          line.starts_with("missing ") ? line.substr(8) : kind + ": it could not be started";
+      engine_.failure =
+          line.starts_with("failed ") ? line.substr(7) : kind + ": it could not be started";
     }
   }
   Running(const Running&) = delete;
@@ -126,6 +128,7 @@ std::unique_ptr<DockerBackend> DockerTest::make_backend(DockerBackendOptions opt
 
 void DockerTest::SetUp() {
   const EngineUnderTest& engine = engine_under_test(GetParam());
+  if (!engine.failure.empty()) FAIL() << engine.failure;
   if (engine.address.empty()) GTEST_SKIP() << engine.missing;
   std::string pattern = fs::temp_directory_path() / "casemate-docker-XXXXXX";
   state_ = mkdtemp(pattern.data());

@@ -18,10 +18,12 @@ namespace casemate::docker_tests {
 struct EngineUnderTest {
   // "docker" or "podman".
   std::string kind;
-  // Where it listens; empty when it cannot run here.
+  // Where it listens; empty when it does not run.
   std::string address;
-  // Why not.
+  // What it lacks here: a program, or the rights.
   std::string missing;
+  // All is there, and it did not start all the same.
+  std::string failure;
 };
 
 // Started at the first call.
@@ -30,7 +32,8 @@ const EngineUnderTest& engine_under_test(const std::string& kind);
 // The image that it has.
 inline constexpr char kImage[] = "casemate-test";
 
-// A test for each kind of engine, skipped with the reason where one is missing. Has a state
+// A test for each kind of engine, skipped with the reason where one is missing, failed where one is
+// there and does not start. Has a state
 // directory of its own, and expects at its end that the engine has nothing of ours and that the
 // directory holds no place.
 class DockerTest : public testing::TestWithParam<std::string> {

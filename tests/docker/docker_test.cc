@@ -155,6 +155,14 @@ TEST_P(DockerTest, AnotherFingerprintReplacesWhatIsIdleAndIsRefusedWhatIsBusy) {
   EXPECT_THROW(first->open_call({}, {}), SandboxUnavailable);
 }
 
+TEST_P(DockerTest, WhatTheImageHasInAWorkDirIsNotThere) {
+  SandboxSpec covering = spec();
+  covering.work_dir = "/var/lib";
+  const auto sandbox = acquire(covering);
+  EXPECT_EQ(output(*sandbox, python("import os; print(os.path.exists('/var/lib/dpkg'))")),
+            "False\n");
+}
+
 TEST_P(DockerTest, TellsWhatItHas) {
   SandboxSpec labelled = spec();
   labelled.labels = {{"who", "somebody with blanks"}};

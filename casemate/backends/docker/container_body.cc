@@ -29,8 +29,8 @@ std::string tmpfs_options(const EngineFacts& engine, std::uint64_t bytes, std::u
                           unsigned mode, bool executable) {
   std::string options = fmt::format("rw,nosuid,nodev,{},mode={:o},size={}",
                                     executable ? "exec" : "noexec", mode, bytes);
-  // Podman knows no such option.
-  if (!engine.podman) options += fmt::format(",nr_inodes={}", inodes);
+  // Podman knows no bound on files, and copies what the image has there unless told.
+  options += engine.podman ? ",notmpcopyup" : fmt::format(",nr_inodes={}", inodes);
   return options;
 }
 

@@ -48,6 +48,7 @@ NAMED = """\
 #include "casemate/backends/oci/oci_backend.h"
 #include "casemate/conformance/conformance.h"
 #include "casemate/egress/gateway.h"
+#include "casemate/guest/stream/multiplexed_stream.h"
 #include "casemate/host_tools/channel.h"
 #include "casemate/host_tools/over_exec.h"
 #include "casemate/host_tools/run.h"
@@ -69,6 +70,7 @@ const LinuxBackendOptions linux_options{.state_dir = "/run/casemate"};
 const DockerBackendOptions docker_options{.host = "/run/docker.sock"};
 const OciBackendOptions oci_options{.runtime = "crun"};
 const local::LocalOptions local_options{.state_dir = "/run/casemate"};
+const guest::MultiplexedStreamOptions stream_options{.id = "0123456789abcdef"};
 const images::ImageStoreOptions images_options{.directory = "/srv/images"};
 const WarmPool pool{.sandboxes = 2};
 const in_process::InProcessBackendOptions in_process_options{.purge_count = 1};

@@ -2,6 +2,7 @@
 
 // For tests: the linux backend's sandboxes, reached by one multiplexed stream alone.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -14,9 +15,11 @@
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/core/egress.h"
 #include "casemate/egress/gateway.h"
+#include "casemate/guest/agent/guest_program.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent_sandbox.h"
 #include "casemate/guest/stream/multiplexed_stream.h"
+#include "casemate/sys/unique_fd.h"
 #include "tests/support/scratch.h"
 #include "tests/support/stream_process.h"
 
@@ -62,7 +65,9 @@ class StreamedLinuxBackend final : public SandboxBackend {
     Streamed(std::shared_ptr<Sandbox> of, const std::string& directory, const SandboxSpec& spec,
              const EgressOptions& egress, SandboxInfo info)
         : inner(std::move(of)),
-          process(test_programs().parent_path() / "casemate-guest",
+          // Above the numbers that its process is given (stream_process.h).
+          program(fcntl(guest::make_guest_program_file().get(), F_DUPFD_CLOEXEC, 10)),
+          process("/proc/self/fd/" + std::to_string(program.get()),
                   {"stream", guest::kAgentSocketName}, StreamForm::socket, directory),
           stream(std::make_shared<guest::MultiplexedStream>(
               process.take_end(), guest::MultiplexedStreamOptions{.id = info.id})) {
@@ -90,6 +95,7 @@ class StreamedLinuxBackend final : public SandboxBackend {
     }
 
     std::shared_ptr<Sandbox> inner;
+    sys::UniqueFd program;
     StreamProcess process;
     std::shared_ptr<guest::MultiplexedStream> stream;
     std::unique_ptr<Sandbox> sandbox;

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,8 +46,9 @@ class StreamedPlainSandbox {
 
   // To be changed before the first use of `sandbox`.
   guest::AgentSandboxParts& parts() { return parts_; }
+  // From any thread.
   Sandbox& sandbox() {
-    if (!sandbox_) sandbox_ = std::make_unique<guest::AgentSandbox>(parts_);
+    std::call_once(made_, [this] { sandbox_ = std::make_unique<guest::AgentSandbox>(parts_); });
     return *sandbox_;
   }
   guest::MultiplexedStream& stream() { return *stream_; }
@@ -58,6 +60,7 @@ class StreamedPlainSandbox {
   std::unique_ptr<StreamProcess> process_;
   std::shared_ptr<guest::MultiplexedStream> stream_;
   guest::AgentSandboxParts parts_;
+  std::once_flag made_;
   std::unique_ptr<Sandbox> sandbox_;
 };
 

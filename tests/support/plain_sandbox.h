@@ -52,7 +52,7 @@ class PlainSandbox {
   guest::AgentSandboxParts& parts() { return parts_; }
 
   Sandbox& sandbox() {
-    if (!sandbox_) sandbox_ = std::make_unique<guest::AgentSandbox>(parts_);
+    std::call_once(made_, [this] { sandbox_ = std::make_unique<guest::AgentSandbox>(parts_); });
     return *sandbox_;
   }
 
@@ -84,6 +84,7 @@ class PlainSandbox {
 
   std::filesystem::path root_;
   guest::AgentSandboxParts parts_;
+  std::once_flag made_;
   std::unique_ptr<Sandbox> sandbox_;
   std::mutex mutex_;
   std::vector<pid_t> guests_;

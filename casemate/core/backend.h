@@ -12,6 +12,7 @@
 #include "casemate/core/control.h"
 #include "casemate/core/declarations.h"
 #include "casemate/core/sandbox.h"
+#include "casemate/core/snapshot.h"
 #include "casemate/core/spec.h"
 
 namespace casemate {
@@ -93,6 +94,50 @@ class SandboxBackend {
   // `NoSuchSandbox`.
   virtual std::shared_ptr<Sandbox> attach(const SandboxKey& key, std::string_view kind,
                                           const CallControl& control);
+
+  // -- Capability::snapshot; without it the defaults refuse (`SandboxCapabilityNotSupported`) -----
+  //
+  // A snapshot is what programs have written and a later call of the same sandbox would find:
+  // names, contents, modes, times and links of files. Programs themselves, what a call has of its
+  // own (its directory, /tmp, /dev/shm) and what a backend gives each sandbox afresh (its random
+  // numbers, its id and machine id, its address) are no part of it. A backend that keeps more says
+  // so in its README.
+  //
+  // It belongs to the conversation (scope and thread) of the sandbox that it was taken of, and may
+  // be restored under any key of the same scope. Its end: `dispose_snapshot`, `dispose` of the key
+  // that it was taken under, `dispose_scope` of its conversation, by any process; and, like a
+  // lease's, that of the process that took it, or of that process's backend. The end of the
+  // sandbox that it was taken of is none.
+  //
+  // It is made by a guest and therefore hostile, and is never looked into outside a sandbox: it can
+  // bring nothing into a sandbox that a program in it could not have made itself.
+
+  // Takes one of the live sandbox of that key and kind, of at most what its disk bound lets it
+  // hold. Throws `NoSuchSandbox`, never making one; `SandboxBusy` while a call is open or a program
+  // stays (a call that opens while it is taken is refused with `SandboxUnavailable`);
+  // `SandboxFileError` for what cannot be kept, naming it; `SandboxUnavailable`, also for a guest
+  // that sends more than its bound can hold; `SandboxTimeout`, `SandboxCancelled`. Then nothing is
+  // left.
+  virtual SandboxSnapshot snapshot(const SandboxKey& key, std::string_view kind,
+                                   const CallControl& control);
+
+  // A new sandbox for `(key, spec.kind)` that begins with what the snapshot has. What it holds
+  // counts against its disk bound. One that lives under that key and kind is replaced, its handles
+  // with it; a busy one is `SandboxBusy`. Throws as `acquire`, and `NoSuchSnapshot` for an id that
+  // is unknown, over, or of another scope; `SandboxSnapshotMismatch` when it was taken of another
+  // kind, or of a sandbox made with another image, other rules, bounds or build;
+  // `SandboxFileError` for what could not be put back. Then what lived under the key still does.
+  virtual std::shared_ptr<Sandbox> restore(const SandboxKey& key, const SandboxSpec& spec,
+                                           std::string_view snapshot_id,
+                                           const CallControl& control);
+
+  // `restore` under `to` of what `snapshot` takes under `from`, of which nothing is left then.
+  // The two keys are of one scope and differ (`InvalidArgument`). The default is just that.
+  virtual std::shared_ptr<Sandbox> fork(const SandboxKey& from, const SandboxKey& to,
+                                        const SandboxSpec& spec, const CallControl& control);
+
+  // Ends one. Sandboxes that began from it live on. True when it was there. Never throws.
+  virtual bool dispose_snapshot(std::string_view id) noexcept;
 };
 
 }  // namespace casemate

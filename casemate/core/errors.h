@@ -106,6 +106,10 @@ using SandboxCancelled = Refusal<"SandboxCancelled">;
 using SandboxBusy = Refusal<"SandboxBusy">;
 // No sandbox has this id or key.
 using NoSuchSandbox = Refusal<"NoSuchSandbox">;
+// No snapshot has this id here, or none of this scope.
+using NoSuchSnapshot = Refusal<"NoSuchSnapshot">;
+// The snapshot was taken of another kind of sandbox, or of one that was made with something else.
+using SandboxSnapshotMismatch = Refusal<"SandboxSnapshotMismatch">;
 // A guest path leads outside the working directory, through a link, or names the directory itself.
 using SandboxPathRefused = Refusal<"SandboxPathRefused">;
 

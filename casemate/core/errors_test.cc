@@ -50,6 +50,8 @@ TEST(Errors, CodesAreTheContractsNames) {
   EXPECT_EQ(code_of(SandboxCancelled("")), "SandboxCancelled");
   EXPECT_EQ(code_of(SandboxBusy("")), "SandboxBusy");
   EXPECT_EQ(code_of(NoSuchSandbox("")), "NoSuchSandbox");
+  EXPECT_EQ(code_of(NoSuchSnapshot("")), "NoSuchSnapshot");
+  EXPECT_EQ(code_of(SandboxSnapshotMismatch("")), "SandboxSnapshotMismatch");
   EXPECT_EQ(code_of(SandboxPathRefused("")), "SandboxPathRefused");
   EXPECT_EQ(code_of(SandboxFileError("", ENOENT)), "SandboxFileError");
 }

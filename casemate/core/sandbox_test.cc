@@ -170,6 +170,70 @@ TEST(SandboxBackend, AdministrationHasWorkingDefaults) {
   expect_refusal<NoSuchSandbox>([&] { backend.attach({"s", "t", "a"}, "codeact", {}); }, "codeact");
 }
 
+TEST(SandboxBackend, WithoutTheCapabilityRefusesSnapshots) {
+  SmallestBackend backend;
+  const SandboxKey key{"s", "t", "a"};
+  const SandboxKey twin{"s", "twin", "a"};
+  SandboxSpec spec;
+  spec.kind = "codeact";
+  const auto not_supported = [](const std::function<void()>& act) {
+    expect_refusal<SandboxCapabilityNotSupported>(act, {"keeps no snapshots", "declares snapshot"});
+  };
+  not_supported([&] { backend.snapshot(key, "codeact", {}); });
+  not_supported([&] { backend.restore(key, spec, "00", {}); });
+  not_supported([&] { backend.fork(key, twin, spec, {}); });
+  EXPECT_FALSE(backend.dispose_snapshot("00"));
+}
+
+// Takes and restores, and says in which order.
+class KeepingBackend : public SmallestBackend {
+ public:
+  SandboxSnapshot snapshot(const SandboxKey& key, std::string_view kind,
+                           const CallControl&) override {
+    events.push_back("taken of " + key.thread_id);
+    return {.id = "5a", .backend = "", .key = key, .kind = std::string(kind)};
+  }
+  std::shared_ptr<Sandbox> restore(const SandboxKey& key, const SandboxSpec&,
+                                   std::string_view snapshot_id, const CallControl&) override {
+    events.push_back(std::string(snapshot_id) + " restored as " + key.thread_id);
+    if (refuses) throw SandboxBusy("it runs a call");
+    return nullptr;
+  }
+  bool dispose_snapshot(std::string_view id) noexcept override {
+    events.push_back(std::string(id) + " disposed");
+    return true;
+  }
+  Events events;
+  bool refuses = false;
+};
+
+TEST(SandboxBackend, AForkIsASnapshotThatIsRestoredAndGone) {
+  KeepingBackend backend;
+  const SandboxKey key{"s", "t", "a"};
+  const SandboxKey twin{"s", "twin", "a"};
+  SandboxSpec spec;
+  spec.kind = "codeact";
+  backend.fork(key, twin, spec, {});
+  const Events whole{"taken of t", "5a restored as twin", "5a disposed"};
+  EXPECT_EQ(backend.events, whole);
+  backend.events.clear();
+  backend.refuses = true;
+  EXPECT_THROW(backend.fork(key, twin, spec, {}), SandboxBusy);
+  EXPECT_EQ(backend.events, whole) << "a refused fork leaves nothing";
+}
+
+TEST(SandboxBackend, AForkStaysInItsScopeUnderAKeyOfItsOwn) {
+  KeepingBackend backend;
+  const SandboxKey key{"s", "t", "a"};
+  SandboxSpec spec;
+  spec.kind = "codeact";
+  expect_refusal<InvalidArgument>([&] { backend.fork(key, key, spec, {}); }, "of its own");
+  expect_refusal<InvalidArgument>([&] { backend.fork(key, {"other", "t", "a"}, spec, {}); },
+                                  "same scope");
+  expect_refusal<InvalidArgument>([&] { backend.fork(key, {"s", "", "a"}, spec, {}); }, "thread");
+  EXPECT_TRUE(backend.events.empty());
+}
+
 TEST(BackendDeclarations, SilenceClaimsNoIsolationAndNoEgressMode) {
   const BackendDeclarations declarations;
   EXPECT_FALSE(declarations.isolation);

@@ -106,6 +106,8 @@ struct SandboxRouter::State {
   // unavailable: it must not keep the next from being asked.
   std::optional<PendingRefusal> ask(std::size_t position, const SandboxSpec& spec) const;
   std::optional<PendingRefusal> probe(std::size_t position, std::string_view name) const;
+  // The backend that serves `spec` with `Capability::snapshot`. Throws as `acquire`.
+  SandboxBackend& choose_for_snapshots(const SandboxKey& key, SandboxSpec spec) const;
 };
 
 std::optional<PendingRefusal> SandboxRouter::State::probe(std::size_t position,
@@ -221,6 +223,39 @@ std::shared_ptr<Sandbox> SandboxRouter::acquire(const SandboxKey& key, const San
     state_->available[position] = false;
     throw;
   }
+}
+
+SandboxBackend& SandboxRouter::State::choose_for_snapshots(const SandboxKey& key,
+                                                           SandboxSpec spec) const {
+  if (backends.empty()) {
+    throw NoSandboxBackend("no backend is registered, so there is no sandbox to keep or restore",
+                           "register a backend with the router");
+  }
+  check_key(key);
+  spec.requires_capabilities.insert(Capability::snapshot);
+  return *backends[choose(spec)];
+}
+
+SandboxSnapshot SandboxRouter::snapshot(const SandboxKey& key, const SandboxSpec& spec,
+                                        const CallControl& control) const {
+  return state_->choose_for_snapshots(key, spec).snapshot(key, spec.kind, control);
+}
+
+std::shared_ptr<Sandbox> SandboxRouter::restore(const SandboxKey& key, const SandboxSpec& spec,
+                                                std::string_view snapshot_id,
+                                                const CallControl& control) const {
+  return state_->choose_for_snapshots(key, spec).restore(key, spec, snapshot_id, control);
+}
+
+std::shared_ptr<Sandbox> SandboxRouter::fork(const SandboxKey& from, const SandboxKey& to,
+                                             const SandboxSpec& spec,
+                                             const CallControl& control) const {
+  return state_->choose_for_snapshots(from, spec).fork(from, to, spec, control);
+}
+
+bool SandboxRouter::dispose_snapshot(std::string_view id) const noexcept {
+  return std::ranges::any_of(state_->backends,
+                             [&](const auto& backend) { return backend->dispose_snapshot(id); });
 }
 
 std::set<Limit> SandboxRouter::limits_not_held(const SandboxSpec& spec) const {

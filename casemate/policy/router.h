@@ -103,12 +103,28 @@ class SandboxRouter {
   std::shared_ptr<Sandbox> acquire(const SandboxKey& key, const SandboxSpec& spec,
                                    const CallControl& control) const;
 
+  // -- Snapshots: as of `SandboxBackend`, of the backend that serves the spec -------------------
+  //
+  // To each the spec counts as one that requires `Capability::snapshot`, so a host that denies it,
+  // or a backend that does not declare it, refuses before anything is asked of the backend. With
+  // `first_that_can_serve` have the spec require it from the first acquire on: otherwise that may
+  // have been served by a backend that keeps none. Each throws as `acquire`, too.
+  SandboxSnapshot snapshot(const SandboxKey& key, const SandboxSpec& spec,
+                           const CallControl& control) const;
+  std::shared_ptr<Sandbox> restore(const SandboxKey& key, const SandboxSpec& spec,
+                                   std::string_view snapshot_id, const CallControl& control) const;
+  std::shared_ptr<Sandbox> fork(const SandboxKey& from, const SandboxKey& to,
+                                const SandboxSpec& spec, const CallControl& control) const;
+  // Whichever registered backend has it. Returns whether it was there.
+  bool dispose_snapshot(std::string_view id) const noexcept;
+
   // The default resource bounds of the spec that the serving backend cannot hold: it runs without
   // them. Empty when disabled. Throws like `ensure_can_serve`.
   std::set<Limit> limits_not_held(const SandboxSpec& spec) const;
 
   // Ends every sandbox under the key, of every kind, in *every* registered backend: one that is not
-  // selected now may hold what an earlier configuration made. Returns how many ended.
+  // selected now may hold what an earlier configuration made. Snapshots, too; they are not counted.
+  // Returns how many ended.
   int dispose(const SandboxKey& key) const noexcept;
 
   // Ends every sandbox of the conversation in every registered backend. Returns how many ended.

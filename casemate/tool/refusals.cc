@@ -53,6 +53,8 @@ constexpr Sentence kSentences[] = {
      "the sandbox of this conversation is in use by a run with other settings. Try again when that "
      "has ended."},
     {"NoSuchSandbox", "the sandbox does not exist any more."},
+    {"NoSuchSnapshot", "the snapshot that the sandbox begins from does not exist any more."},
+    {"SandboxSnapshotMismatch", kWiring},
     {"SandboxPathRefused", "a file could not be put into the sandbox: its path was refused."},
     {"SandboxFileError", "a file could not be read or put into the sandbox."},
 };

@@ -37,6 +37,8 @@ std::vector<std::unique_ptr<SandboxError>> every_refusal_that_is_not_for_models(
   refusals.push_back(refusal<SandboxCancelled>());
   refusals.push_back(refusal<SandboxBusy>());
   refusals.push_back(refusal<NoSuchSandbox>());
+  refusals.push_back(refusal<NoSuchSnapshot>());
+  refusals.push_back(refusal<SandboxSnapshotMismatch>());
   refusals.push_back(refusal<SandboxPathRefused>());
   refusals.push_back(std::make_unique<SandboxFileError>(kSecret, 5, "restart"));
   refusals.push_back(refusal<Refusal<"SomethingNewer">>());

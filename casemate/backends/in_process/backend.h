@@ -13,6 +13,7 @@
 #include "casemate/core/backend.h"
 #include "casemate/core/control.h"
 #include "casemate/core/declarations.h"
+#include "casemate/core/snapshot.h"
 #include "casemate/core/spec.h"
 
 namespace casemate::in_process {
@@ -52,6 +53,15 @@ class InProcessSandboxBackend final : public SandboxBackend {
   bool dispose_id(std::string_view id) noexcept override;
   BackendProbe probe() override;
 
+  // Where `Capability::snapshot` is declared. What is kept and put back is the store of the one
+  // sandbox that there is, so a restored one shows what a snapshot holds, and never two apart.
+  SandboxSnapshot snapshot(const SandboxKey& key, std::string_view kind,
+                           const CallControl& control) override;
+  std::shared_ptr<Sandbox> restore(const SandboxKey& key, const SandboxSpec& spec,
+                                   std::string_view snapshot_id,
+                                   const CallControl& control) override;
+  bool dispose_snapshot(std::string_view id) noexcept override;
+
   const std::shared_ptr<InProcessSandbox>& sandbox() const noexcept { return sandbox_; }
 
   // In the order of the calls.
@@ -62,8 +72,24 @@ class InProcessSandboxBackend final : public SandboxBackend {
   // Scope and thread.
   std::vector<std::pair<std::string, std::string>> purged() const;
   int probes() const;
+  // Those that are not disposed, by their ids' order.
+  std::vector<SandboxSnapshot> snapshots() const;
 
  private:
+  struct Live {
+    std::string id;
+    std::string fingerprint;
+  };
+  struct Kept {
+    SandboxSnapshot snapshot;
+    std::string fingerprint;
+    std::shared_ptr<const Store::Saved> saved;
+  };
+
+  void require_snapshots(std::string_view operation) const;
+  template <typename Wanted>
+  void forget(const Wanted& wanted);
+
   const std::shared_ptr<InProcessSandbox> sandbox_;
   const InProcessBackendOptions options_;
   mutable std::mutex mutex_;
@@ -74,8 +100,9 @@ class InProcessSandboxBackend final : public SandboxBackend {
   std::vector<std::pair<std::string, std::string>> purged_;
   int probes_ = 0;
   // By key and kind: the ids of what was acquired and not disposed since, and how many there were.
-  std::map<std::pair<SandboxKey, std::string>, std::string> live_;
+  std::map<std::pair<SandboxKey, std::string>, Live> live_;
   std::map<std::pair<SandboxKey, std::string>, int> made_;
+  std::map<std::string, Kept, std::less<>> kept_;
 };
 
 }  // namespace casemate::in_process

@@ -227,6 +227,20 @@ std::map<std::string, std::string> Store::files() const {
   return texts;
 }
 
+struct Store::Saved {
+  std::map<std::string, Node, std::less<>> nodes;
+};
+
+std::shared_ptr<const Store::Saved> Store::save() const {
+  const std::lock_guard lock(mutex_);
+  return std::make_shared<const Saved>(Saved{nodes_});
+}
+
+void Store::load(const Saved& saved) {
+  const std::lock_guard lock(mutex_);
+  nodes_ = saved.nodes;
+}
+
 std::vector<std::string> Store::paths_of(EntryKind kind) const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> paths;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -63,6 +64,11 @@ class Store {
   std::map<std::string, std::string> contents() const;
   // The same as text. Throws `InvalidArgument` naming a file that is not valid UTF-8.
   std::map<std::string, std::string> files() const;
+  // Everything as it is now, to be put back with `load`.
+  struct Saved;
+  std::shared_ptr<const Saved> save() const;
+  void load(const Saved& saved);
+
   // Absolute paths of one kind, sorted.
   std::vector<std::string> paths_of(EntryKind kind) const;
 

@@ -59,14 +59,14 @@ int mcp_verb(const ParsedLine& line, const Config& config) {
     options = std::move(read);
   });
   add_host_tools(options->sandbox, config.host_tools);
-  if (options->sandbox.check) {
-    images::ImageStore(image_store_options(config, log)).check(image, {});
-    check_mcp_server(*options, backends, log);
-    return 0;
-  }
+  if (options->sandbox.check) images::ImageStore(image_store_options(config, log)).check(image, {});
+  // A server that is refused tries no backend either.
+  check_mcp_server(*options, backends, log);
+  if (options->sandbox.check) return 0;
+  options->sandbox.backend = backend_to_serve(*options, backends, log);
   mcp::ServerOptions server = make_mcp_server(*options, backends, log);
   server.version = kVersion;
-  server_log.say(in_force(*options, backends));
+  server_log.say(in_force(*options));
   if (http) {
     serve_over_http(std::move(server), std::move(*http), stop.token(),
                     [&server_log](std::string_view text) { server_log.say(text); });

@@ -39,6 +39,10 @@ CodeactToolOptions tool_options(const McpOptions& options, const Log& log) {
   return tool;
 }
 
+SandboxSpec spec_of(const McpOptions& options, const CodeactToolOptions& tool) {
+  return make_spec(options.sandbox, options.outputs, tool.host_tools);
+}
+
 std::vector<Tool> make_tools(const McpOptions& options, const SandboxRouter& router,
                              CodeactToolOptions tool) {
   return make_codeact_tools(router, options.sandbox.key.agent_dir,
@@ -54,8 +58,8 @@ std::shared_ptr<const FileStore> make_store(const McpOptions& options) {
 
 mcp::ServerOptions make_mcp_server(const McpOptions& options, const Backends& backends,
                                    const Log& log) {
-  const SandboxRouter router = make_router(options.sandbox, backends, log);
   CodeactToolOptions tool = tool_options(options, log);
+  const SandboxRouter router = make_router(options.sandbox, backends, spec_of(options, tool), log);
   const bool reaches_out = tool.host_tools != nullptr || !tool.egress_allow.empty();
   const auto store = make_store(options);
   tool.file_store = store;
@@ -102,13 +106,20 @@ void check_mcp_server(const McpOptions& options, const Backends& backends, const
     refuse_unusable(*options.out_dir);
     tool.output_sink = sink_for_check();
   }
-  make_tools(options, make_router(options.sandbox, backends, log), std::move(tool));
+  const SandboxSpec spec = spec_of(options, tool);
+  make_tools(options, make_router(options.sandbox, backends, spec, log), std::move(tool));
 }
 
-std::string in_force(const McpOptions& options, const Backends& backends) {
-  const std::string backend = backend_of(options.sandbox, backends);
+std::string backend_to_serve(const McpOptions& options, const Backends& backends, const Log& log) {
+  if (options.sandbox.backend) return *options.sandbox.backend;
+  const SandboxSpec spec = spec_of(options, tool_options(options, log));
+  const auto found = first_available(options.sandbox, backends, spec, log);
+  return found ? *found : backend_of(options.sandbox, backends, spec);
+}
+
+std::string in_force(const McpOptions& options) {
   return fmt::format("serving MCP; floor {}, backend {}, scope {}, agent {}",
-                     to_string(options.sandbox.min_isolation), backend,
+                     to_string(options.sandbox.min_isolation), *options.sandbox.backend,
                      escape_for_display(options.sandbox.key.scope),
                      escape_for_display(options.sandbox.key.agent_dir));
 }

@@ -19,7 +19,12 @@ mcp::ServerOptions make_mcp_server(const McpOptions& options, const Backends& ba
 // The same road for `--check`: nothing is made.
 void check_mcp_server(const McpOptions& options, const Backends& backends, const Log& log);
 
-// One line for whoever started the server: the floor, and the backend that will serve.
-std::string in_force(const McpOptions& options, const Backends& backends);
+// The backend that `--backend` names, or else the first that can serve and is available here, tried
+// now: a server stays with it. Where none is, the one whose refusals say best what to mend.
+std::string backend_to_serve(const McpOptions& options, const Backends& backends, const Log& log);
+
+// One line for whoever started the server: the floor, and the backend that serves, which
+// `options.sandbox.backend` names.
+std::string in_force(const McpOptions& options);
 
 }  // namespace casemate::app

@@ -120,7 +120,7 @@ inline constexpr auto kRunOptions = std::to_array<OptionSpec>({
      "--env LANG=de_DE.UTF-8"},
     {"--stdin", "", kOnce, "off: the program's input is empty",
      "forward standard input to the program", "--stdin"},
-    {"--backend", "NAME", kOnce, "the first of linux and oci that meets the floor",
+    {"--backend", "NAME", kOnce, "the first of linux and oci that is available and can serve",
      "run on this backend", "--backend linux", ValueForm::text, kBackends},
     {"--min-isolation", "RUNG", kOnce, "container",
      "the floor: process, runtime, os_process, container, hardened_container, microvm or vm",

@@ -27,6 +27,7 @@
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/core/exec.h"
+#include "casemate/core/spec_match.h"
 #include "casemate/kinds/codeact/run.h"
 #include "casemate/kinds/codeact/run_json.h"
 #include "casemate/policy/router.h"
@@ -43,21 +44,6 @@ constexpr std::uint64_t kJsonStreamBytes = 10 * kMiB;
 
 // More than any name has when every byte of it is escaped.
 constexpr std::size_t kWholeName = 4096;
-
-SandboxSpec make_spec(const RunOptions& options, CodeactOutputs outputs,
-                      std::shared_ptr<HostToolRegistry> host_tools) {
-  CodeactSpecOptions spec;
-  spec.image = options.image;
-  spec.outputs = outputs;
-  spec.host_tools = std::move(host_tools);
-  spec.files_in = options.files_in;
-  spec.files_out = options.files_out;
-  spec.egress_allow = options.egress_allow;
-  spec.resources = options.resources;
-  spec.labels = options.labels;
-  spec.keep_idle = options.keep.value_or(std::chrono::milliseconds{0});
-  return codeact_sandbox_spec(spec);
-}
 
 // What is known before the start need not cost a run. Whatever comes to lie there meanwhile is
 // refused by the sink.
@@ -84,8 +70,9 @@ CodeactWiring make_wiring(const RunOptions& options, Backends backends, const Lo
   if (options.manifest) outputs = CodeactOutputs::manifest;
   if (!options.outputs.empty()) outputs = CodeactOutputs::declared;
   auto host_tools = make_host_tools(options.host_tools, log);
-  CodeactWiring wiring{.router = make_router(options, std::move(backends), log),
-                       .spec = make_spec(options, outputs, host_tools),
+  const SandboxSpec spec = make_spec(options, outputs, host_tools);
+  CodeactWiring wiring{.router = make_router(options, std::move(backends), spec, log),
+                       .spec = spec,
                        .outputs = outputs,
                        .capture_bytes = options.json ? kJsonStreamBytes : 0,
                        .owner = {"casemate run", {}, log},
@@ -196,7 +183,45 @@ class OwnSandbox {
   SandboxRouter router_;
 };
 
-int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
+RouterOptions host_policy(const RunOptions& options, const Log& log) {
+  RouterOptions router;
+  router.min_isolation = options.min_isolation;
+  router.denied_capabilities = options.denied_capabilities;
+  router.denied_identities = options.denied_identities;
+  router.log = log;
+  return router;
+}
+
+SandboxRouter router_with(const RunOptions& options, Backends backends, std::string selected,
+                          const Log& log) {
+  RouterOptions router = host_policy(options, log);
+  router.selected = std::move(selected);
+  return SandboxRouter(std::move(backends), std::move(router));
+}
+
+// Which backends are available is asked only when the first choice could not even prepare a
+// sandbox, of all steps (`steps` counts those that were told) the first: to ask costs a sandbox,
+// most runs never need the answer, and a program that may have begun is never run again.
+CodeactRun run_where_available(const RunOptions& options, const Backends& backends,
+                               CodeactWiring& wiring, const CodeactRequest& request,
+                               const int& steps, const CallControl& control) {
+  try {
+    return run_codeact(wiring, options.key, request, control);
+  } catch (const SandboxUnavailable& failure) {
+    if (options.backend || steps > 1) throw;
+    const Log& log = wiring.owner.log;
+    const std::string failed = wiring.router.backend()->declarations().name;
+    const std::optional<std::string> next = first_available(options, backends, wiring.spec, log);
+    if (!next || *next == failed) throw;
+    write_log(log, LogLevel::info,
+              fmt::format("backend {} is not available here, so {} is used: {}", failed, *next,
+                          failure.message()));
+    wiring.router = router_with(options, backends, *next, log);
+    return run_codeact(wiring, options.key, request, control);
+  }
+}
+
+int run_to_its_end(const RunOptions& options, const Backends& backends, CodeactWiring wiring) {
   CodeactRequest request = make_request(options);
   std::optional<OutDirectory> out_directory;
   if (wiring.outputs != CodeactOutputs::none) {
@@ -212,7 +237,9 @@ int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
       (stream == OutputStream::out ? out : err).write(bytes);
     };
   }
+  int steps = 0;
   request.progress = [&](std::string_view step) {
+    ++steps;
     write_log(wiring.owner.log, LogLevel::info, step);
     // The last step that is told before the output comes is the program's start.
     const auto end = std::chrono::steady_clock::now() + options.timeout;
@@ -221,7 +248,8 @@ int run_to_its_end(const RunOptions& options, CodeactWiring wiring) {
   };
   OwnSandbox sandbox(options, wiring.router);
   try {
-    CodeactRun run = run_codeact(wiring, options.key, request, {std::nullopt, stop.token()});
+    CodeactRun run = run_where_available(options, backends, wiring, request, steps,
+                                         {std::nullopt, stop.token()});
     if (run.sandbox_ended) sandbox.ended();
     if (out_directory) out_directory->keep();
     out.finish();
@@ -262,25 +290,53 @@ int check(const RunOptions& options, const Backends& backends, const Log& log) {
 
 }  // namespace
 
-std::string backend_of(const RunOptions& options, const Backends& backends) {
+SandboxSpec make_spec(const RunOptions& options, CodeactOutputs outputs,
+                      std::shared_ptr<HostToolRegistry> host_tools) {
+  CodeactSpecOptions spec;
+  spec.image = options.image;
+  spec.outputs = outputs;
+  spec.host_tools = std::move(host_tools);
+  spec.files_in = options.files_in;
+  spec.files_out = options.files_out;
+  spec.egress_allow = options.egress_allow;
+  spec.resources = options.resources;
+  spec.labels = options.labels;
+  spec.keep_idle = options.keep.value_or(std::chrono::milliseconds{0});
+  return codeact_sandbox_spec(spec);
+}
+
+std::string backend_of(const RunOptions& options, const Backends& backends,
+                       const SandboxSpec& spec) {
   if (options.backend) return *options.backend;
-  // What is available is not asked: that costs a sandbox, and a later one of them serves nothing
-  // that an earlier cannot.
-  const auto found = std::ranges::find_if(backends, [&](const auto& backend) {
-    const BackendDeclarations declared = backend->declarations();
-    return declared.isolation && meets_floor(*declared.isolation, options.min_isolation);
+  const Isolation floor = options.min_isolation;
+  auto found = std::ranges::find_if(backends, [&](const auto& backend) {
+    return !match_declarations(spec, floor, backend->declarations());
   });
+  // None: then the refusal is that of the cheapest which is strong enough.
+  if (found == backends.end()) {
+    found = std::ranges::find_if(backends, [&](const auto& backend) {
+      return !match_host_floor(floor, backend->declarations());
+    });
+  }
   return (found == backends.end() ? backends.front() : *found)->declarations().name;
 }
 
-SandboxRouter make_router(const RunOptions& options, Backends backends, const Log& log) {
-  RouterOptions router;
-  router.min_isolation = options.min_isolation;
-  router.denied_capabilities = options.denied_capabilities;
-  router.denied_identities = options.denied_identities;
-  router.log = log;
-  router.selected = backend_of(options, backends);
-  return SandboxRouter(std::move(backends), std::move(router));
+std::optional<std::string> first_available(const RunOptions& options, const Backends& backends,
+                                           const SandboxSpec& spec, const Log& log) {
+  try {
+    RouterOptions router = host_policy(options, log);
+    router.selection = Selection::first_that_can_serve;
+    return SandboxRouter(backends, std::move(router)).backend_for(spec)->declarations().name;
+  } catch (const SandboxError& none) {
+    write_log(log, LogLevel::info, none.message());
+    return std::nullopt;
+  }
+}
+
+SandboxRouter make_router(const RunOptions& options, Backends backends, const SandboxSpec& spec,
+                          const Log& log) {
+  std::string selected = backend_of(options, backends, spec);
+  return router_with(options, std::move(backends), std::move(selected), log);
 }
 
 void refuse_unknown_backend(const RunOptions& options, const Backends& backends) {
@@ -296,7 +352,7 @@ int run_program(const RunOptions& options, const Backends& backends, const Log& 
   if (options.manifest || !options.outputs.empty()) refuse_unusable(*options.out_dir);
   refuse_outputs_that_are_there(options);
   if (options.check) return check(options, backends, log);
-  return run_to_its_end(options, make_wiring(options, backends, log));
+  return run_to_its_end(options, backends, make_wiring(options, backends, log));
 }
 
 }  // namespace casemate::app

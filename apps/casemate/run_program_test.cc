@@ -52,12 +52,30 @@ class RunProgram : public ::testing::Test {
     return options;
   }
 
-  Ran run(const in_process::OnExec& script, std::vector<std::string> words = {}) {
+  std::shared_ptr<in_process::InProcessSandboxBackend> backend_running(
+      const in_process::OnExec& script,
+      in_process::InProcessBackendOptions options = claims_container()) {
     in_process::InProcessSandboxOptions sandbox;
     sandbox.on_exec = script;
     sandbox.before = before_;
-    backend_ = std::make_shared<in_process::InProcessSandboxBackend>(
-        std::make_shared<in_process::InProcessSandbox>(std::move(sandbox)), claims_container());
+    return std::make_shared<in_process::InProcessSandboxBackend>(
+        std::make_shared<in_process::InProcessSandbox>(std::move(sandbox)), std::move(options));
+  }
+  // The same, and it does not work here.
+  static in_process::InProcessBackendOptions unavailable(const std::string& name) {
+    in_process::InProcessBackendOptions options = claims_container();
+    options.declarations.name = name;
+    options.acquire_error = std::make_exception_ptr(SandboxUnavailable(name + " is not there"));
+    options.probe = {.available = false, .reason = name + " is not there"};
+    return options;
+  }
+
+  Ran run(const in_process::OnExec& script, std::vector<std::string> words = {}) {
+    backend_ = backend_running(script);
+    return run_on({backend_}, std::move(words));
+  }
+
+  Ran run_on(const Backends& backends, std::vector<std::string> words = {}) {
     words.push_back((directory_ / "program.py").string());
     std::vector<const char*> line;
     for (const std::string& word : words) line.push_back(word.c_str());
@@ -68,7 +86,7 @@ class RunProgram : public ::testing::Test {
     ::testing::internal::CaptureStdout();
     ::testing::internal::CaptureStderr();
     try {
-      ran.status = run_program(options, {backend_}, {});
+      ran.status = run_program(options, backends, {});
     } catch (...) {
       ::testing::internal::GetCapturedStdout();
       ::testing::internal::GetCapturedStderr();
@@ -213,6 +231,87 @@ TEST_F(RunProgram, ChecksTheSameAndStartsNothing) {
 TEST_F(RunProgram, AskingForTheBackendByNameTakesIt) {
   EXPECT_EQ(run([](const auto&) { return in_process::finished(); }, {"--backend", "fake"}).status,
             0);
+}
+
+TEST_F(RunProgram, RunsOnTheFirstBackendThatIsAvailable) {
+  const auto script = [](const auto&) { return in_process::finished("ran\n"); };
+  const auto missing = backend_running(script, unavailable("missing"));
+  const auto works = backend_running(script);
+  const auto later = backend_running(script, unavailable("later"));
+  EXPECT_EQ(run_on({missing, works, later}).out, "ran\n");
+  EXPECT_EQ(works->keys().size(), 1U);
+  EXPECT_EQ(later->probes(), 0) << "what comes behind it is not asked";
+}
+
+TEST_F(RunProgram, AsksNobodyWhetherItIsAvailableWhereTheFirstServes) {
+  const auto script = [](const auto&) { return in_process::finished(); };
+  in_process::InProcessBackendOptions cheapest = claims_container();
+  cheapest.declarations.name = "cheapest";
+  const auto first = backend_running(script, cheapest);
+  const auto second = backend_running(script);
+  EXPECT_EQ(run_on({first, second}).status, 0);
+  EXPECT_EQ(first->probes() + second->probes(), 0);
+  EXPECT_TRUE(second->keys().empty());
+}
+
+TEST_F(RunProgram, PassesOverWhatCannotServeTheSpecOrIsBelowTheFloor) {
+  const auto script = [](const auto&) { return in_process::finished("ran\n"); };
+  in_process::InProcessBackendOptions weak = claims_container();
+  weak.declarations.name = "weak";
+  weak.declarations.isolation = Isolation::os_process;
+  in_process::InProcessBackendOptions closed = claims_container();
+  closed.declarations.name = "closed";
+  closed.declarations.egress_modes = {Egress::closed};
+  const auto below = backend_running(script, weak);
+  const auto without_egress = backend_running(script, closed);
+  const auto serves = backend_running(script);
+  EXPECT_EQ(run_on({below, without_egress, serves}, {"--allow", "example.org"}).out, "ran\n");
+  EXPECT_EQ(serves->keys().size(), 1U);
+  EXPECT_EQ(run_on({below, without_egress, serves}).out, "ran\n");
+  EXPECT_EQ(without_egress->keys().size(), 1U);
+  EXPECT_TRUE(below->keys().empty());
+}
+
+TEST_F(RunProgram, TheRefusalIsTheFirstsWhereNoneIsAvailableOrOneIsNamed) {
+  const auto script = [](const auto&) { return in_process::finished(); };
+  const auto refused_by = [&](const Backends& backends, std::vector<std::string> words) {
+    try {
+      run_on(backends, std::move(words));
+      return std::string("nobody");
+    } catch (const SandboxUnavailable& refusal) {
+      return refusal.message();
+    }
+  };
+  const auto one = backend_running(script, unavailable("one"));
+  const auto two = backend_running(script, unavailable("two"));
+  const auto works = backend_running(script);
+  EXPECT_EQ(refused_by({one, two}, {}), "one is not there");
+  EXPECT_EQ(refused_by({works, one}, {"--backend", "one"}), "one is not there");
+  EXPECT_TRUE(works->keys().empty());
+}
+
+TEST_F(RunProgram, AnAvailableBackendThatFailedIsNotReplacedByAnother) {
+  const auto script = [](const auto&) { return in_process::finished(); };
+  in_process::InProcessBackendOptions full = claims_container();
+  full.declarations.name = "full";
+  full.acquire_error = std::make_exception_ptr(SandboxUnavailable("no descriptor is left"));
+  const auto works = backend_running(script);
+  EXPECT_THROW(run_on({backend_running(script, full), works}), SandboxUnavailable);
+  EXPECT_TRUE(works->keys().empty());
+}
+
+TEST_F(RunProgram, AProgramThatHadBegunIsNotRunAgainElsewhere) {
+  in_process::InProcessBackendOptions fails = claims_container();
+  fails.declarations.name = "fails";
+  fails.probe = {.available = false, .reason = "it ended"};
+  const auto breaks = backend_running(
+      [](const in_process::Execution&) -> ExecResult {
+        throw SandboxUnavailable("the connection ended");
+      },
+      fails);
+  const auto works = backend_running([](const auto&) { return in_process::finished(); });
+  EXPECT_THROW(run_on({breaks, works}), SandboxUnavailable);
+  EXPECT_TRUE(works->keys().empty());
 }
 
 TEST_F(RunProgram, EndsTheSandboxOfItsOwnKeyButNotOneThatOthersMayShare) {

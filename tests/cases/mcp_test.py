@@ -288,7 +288,7 @@ class Calls(Telling):
 
     def test_wrong_arguments_start_nothing(self):
         """MCP-16"""
-        client = self.initialised()
+        client = self.initialised("--backend", "linux")  # a choice would be tried at the start
         wrong = [None, [], "x", {}, {"code": 5}, {"code": None}, {"code": "1", "timeout": "5"}, {"code": "1", "timeout": -1},
                  {"code": "1", "timeout": 1e99}, {"code": "1", "x": 1}, {"code": "1", "files": "a"}, {"code": "1", "files": ["a"] * 10_000},
                  {"code": "1", "scope": "s"}, {"code": "1", "thread_id": "t"}, {"code": "1", "conversation": "c"}]

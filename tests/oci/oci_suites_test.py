@@ -112,6 +112,21 @@ class CommandLine(unittest.TestCase):
         doctor = self.casemate("doctor", "--json", **environment)
         self.assertEqual({one["name"]: one["status"] for one in json.loads(doctor.stdout)}["oci"], "absent")
 
+    def test_it_serves_where_the_linux_backend_comes_first_and_is_not_available(self):
+        environment = self.with_runtime("crun")
+        (self.dir / "state").mkdir(mode=0o755)  # which linux refuses, and oci's is beside it
+        program = self.dir / "program.py"
+        program.write_text("print(1)")
+        result = self.casemate("run", "--json", program, **environment)
+        record = json.loads(result.stdout)
+        self.assertEqual((result.returncode, record["stdout"], record["sandbox"]["backend"]), (0, "1\n", "oci"), result)
+        named = self.casemate("run", "--backend", "linux", program, **environment)
+        self.assertEqual((named.returncode, named.stdout), (125, ""))
+        self.assertIn("only a directory of this user's with mode 700", named.stderr)
+        server = self.casemate("mcp", **environment)
+        self.assertEqual((server.returncode, server.stdout), (0, ""), server)
+        self.assertIn("backend oci,", server.stderr)
+
     def test_every_probe_of_the_conformance_suite_passes(self):
         for name in RUNTIMES:
             with self.subTest(runtime=name):

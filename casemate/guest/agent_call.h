@@ -1,6 +1,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -46,6 +48,16 @@ class AgentCall : public Call {
             const CallControl& control);
   // Whether its program still waits, a moment ago: neither it nor the call was ended by anybody.
   bool still_holds();
+  // Everything that the sandbox keeps, in pieces as they come, which are a guest's and mean nothing
+  // here. No program may run meanwhile. Throws `SandboxFileError` for what cannot be kept,
+  // `SandboxUnavailable` also when there is more than `max_bytes`, and what `put` throws.
+  void archive(std::uint64_t max_bytes, const std::function<void(std::string_view)>& put,
+               const CallControl& control);
+  // The same into a sandbox that keeps nothing yet. `next` gives the next at most `kMaxData` bytes,
+  // none at the end. Throws `SandboxFileError` for what could not be put back, `SandboxUnavailable`
+  // for bytes that are no archive, and what `next` throws.
+  void unpack(const std::function<std::string()>& next, const CallControl& control);
+
   // Somebody uses the call from now on. Throws `SandboxUnavailable` when its sandbox is being
   // replaced in this moment.
   void take_into_use();

@@ -256,4 +256,65 @@ std::vector<SandboxEntry> AgentCall::list_dir(std::string_view path,
   });
 }
 
+namespace {
+
+// Of what an archive or its unpacking met; the path is the guest's word.
+[[noreturn]] void fail_archive(const Failure& failure, std::string_view verb) {
+  if (failure.reason == FailureReason::no_resources) {
+    throw SandboxUnavailable(fmt::format("the sandbox could not {} its files: {}", verb,
+                                         std::generic_category().message(failure.error)));
+  }
+  if (failure.reason != FailureReason::errno_value && failure.reason != FailureReason::path_refused)
+    throw ProtocolError("an archive that failed for a reason of other operations");
+  if (failure.error == EBADMSG) {
+    throw SandboxUnavailable("the snapshot is not whole, or no guest of this build wrote it",
+                             "take another");
+  }
+  const int error = failure.reason == FailureReason::path_refused ? ELOOP : failure.error;
+  throw SandboxFileError(
+      fmt::format("cannot {} '{}' of the sandbox: {}", verb, escape_for_display(failure.text),
+                  std::generic_category().message(error)),
+      error, error == ENOSPC ? "it holds more than the sandbox's disk bound" : "remove that file");
+}
+
+}  // namespace
+
+void AgentCall::archive(std::uint64_t max_bytes, const std::function<void(std::string_view)>& put,
+                        const CallControl& control) {
+  with_files(control, [&](Connection& connection) {
+    connection.put(FrameType::archive);
+    connection.flush(control);
+    for (std::uint64_t left = max_bytes;;) {
+      const Frame answer = connection.receive(control);
+      if (is(answer, FrameType::failed)) fail_archive(decode_failure(answer.payload), "keep");
+      if (is(answer, FrameType::end)) {
+        expect_empty(answer);
+        return true;
+      }
+      if (!is(answer, FrameType::data)) throw ProtocolError("no answer to archive");
+      expect_data(answer);
+      if (answer.payload.size() > left) throw ProtocolError("more files than its disk can hold");
+      left -= answer.payload.size();
+      put(answer.payload);
+    }
+  });
+}
+
+void AgentCall::unpack(const std::function<std::string()>& next, const CallControl& control) {
+  with_files(control, [&](Connection& connection) {
+    connection.put(FrameType::unpack);
+    for (std::string piece = next(); !piece.empty(); piece = next()) {
+      connection.put(FrameType::data, piece);
+      connection.flush(control);
+    }
+    connection.put(FrameType::end);
+    connection.flush(control);
+    const Frame answer = connection.receive(control);
+    if (is(answer, FrameType::failed)) fail_archive(decode_failure(answer.payload), "put back");
+    if (!is(answer, FrameType::done)) throw ProtocolError("no answer to unpack");
+    expect_empty(answer);
+    return true;
+  });
+}
+
 }  // namespace casemate::guest

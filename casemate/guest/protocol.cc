@@ -398,6 +398,19 @@ std::optional<WireEntry> decode_entry(std::string_view payload) {
   });
 }
 
+std::uint64_t most_archive_bytes(std::uint64_t disk_bytes, std::uint64_t disk_inodes) noexcept {
+  // So large that no sum wraps; nothing has that much.
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
+  // A name, a link's target that takes no page of its own (128 bytes in Linux 6), and numbers.
+  constexpr std::uint64_t kBytesOfAnEntry = 640;
+  // An extent is a page of data at least, and has two numbers in front.
+  constexpr std::uint64_t kPage = 4096;
+  constexpr std::uint64_t kExtentBytes = 16;
+  const std::uint64_t data = std::min(disk_bytes, kMost);
+  const std::uint64_t entries = std::min(disk_inodes, kMost / kBytesOfAnEntry);
+  return data + data / kPage * kExtentBytes + entries * kBytesOfAnEntry + kMaxData;
+}
+
 void append_entry(Writer& writer, const WireEntry& entry) {
   writer.string(entry.name).u8(static_cast<std::uint8_t>(entry.kind)).u64(entry.size);
 }

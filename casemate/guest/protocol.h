@@ -31,6 +31,10 @@
 //   host `read_file`                     -> guest `data`..., `end` | `failed` at any point
 //   host `remove_file`                   -> guest `done` | `failed`
 //   host `list_directory`                -> guest `entries`..., `end` | `failed` at any point
+//   host `archive`                       -> guest `data`..., `end` | `failed` at any point
+//   host `unpack`, `data`..., `end`      -> guest `done` | `failed`, in any case after `end`
+//   The last two are about all that the sandbox keeps (`Place::kept_directories`); the host takes
+//   their data as it comes and gives it back as it is.
 //
 // Both sides refuse everything else. Encoders throw `std::length_error` for a message that cannot
 // be sent; decoders throw `ProtocolError` for one that cannot be meant.
@@ -47,7 +51,7 @@
 
 namespace casemate::guest {
 
-inline constexpr std::uint32_t kProtocolVersion = 5;
+inline constexpr std::uint32_t kProtocolVersion = 6;
 
 // Wire values; never reused.
 enum class FrameType : std::uint8_t {
@@ -84,6 +88,8 @@ enum class FrameType : std::uint8_t {
   done = 39,
   entry = 40,
   entries = 41,
+  archive = 42,
+  unpack = 43,
 };
 
 constexpr std::uint8_t wire(FrameType type) { return static_cast<std::uint8_t>(type); }
@@ -318,6 +324,10 @@ struct WireEntry {
 // Absent: there is nothing under that path.
 std::string encode(const std::optional<WireEntry>& message);
 std::optional<WireEntry> decode_entry(std::string_view payload);
+
+// What `archive` may send at most of a file system with these bounds: its data, and what is said
+// about each file. For a host that counts bytes and looks at none.
+std::uint64_t most_archive_bytes(std::uint64_t disk_bytes, std::uint64_t disk_inodes) noexcept;
 
 // Adds one entry to an `entries` payload.
 void append_entry(Writer& writer, const WireEntry& entry);

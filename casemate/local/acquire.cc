@@ -127,6 +127,19 @@ std::shared_ptr<Sandbox> LocalSandboxes::attach(const SandboxKey& key, std::stri
                       "acquire makes one");
 }
 
+std::shared_ptr<const HeldSandbox> LocalSandboxes::find_living(const std::string& digest,
+                                                               const CallControl& control) {
+  if (auto held = held_.find(digest)) return held;
+  const std::shared_ptr<const StateDirectory> found = state();
+  UniqueFd directory = open_sandbox(found->sandboxes(), digest);
+  if (!directory) return nullptr;
+  Record record = read_record(directory.get(), digest);
+  std::optional<UniqueFd> lease = take_lease(directory.get(), std::nullopt, control);
+  if (!lease) return nullptr;
+  return std::make_shared<const HeldSandbox>(HeldSandbox{
+      .record = std::move(record), .directory = std::move(directory), .lease = std::move(*lease)});
+}
+
 // Under the key's lock. The lease is this process's from now on.
 std::shared_ptr<Sandbox> LocalSandboxes::hold(const std::string& digest, HeldSandbox sandbox,
                                               bool reused) {

@@ -29,8 +29,9 @@ FileLock take_busy_lock(int directory) {
   } catch (const std::system_error&) {
     // The directory is gone: it was disposed.
   }
-  throw SandboxUnavailable("the sandbox was ended or replaced by another process",
-                           "acquire it again");
+  throw SandboxUnavailable(
+      "the sandbox was ended or replaced, or a snapshot of it is taken at this moment",
+      "acquire it again");
 }
 
 }  // namespace

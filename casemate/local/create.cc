@@ -30,9 +30,10 @@ void copy_text(char (&to)[Bytes], const std::string& from) {
 
 }  // namespace
 
-HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spec,
-                                   const ImageChoice& image, const std::string& digest,
-                                   const CallControl& control) {
+HeldSandbox LocalSandboxes::create(
+    const SandboxKey& key, const SandboxSpec& spec, const ImageChoice& image,
+    const std::string& digest, const CallControl& control,
+    const std::function<void(const HeldSandbox&)>& before_others_see) {
   const std::shared_ptr<const StateDirectory> kept = state();
   const StateDirectory& found = *kept;
   Record record{.id = new_sandbox_id(),
@@ -52,7 +53,9 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
                 .ungrouped = {},
                 .pids = spec.resources.pids.value,
                 .cpu_seconds = 0,
-                .cpu_millis = 0};
+                .cpu_millis = 0,
+                .disk_bytes = spec.resources.disk_bytes.value,
+                .disk_inodes = spec.resources.disk_inodes.value};
   const FileLock making =
       FileLock::wait(found.locks(), kNewLock, FileLock::Kind::shared, control, "a sweep");
   std::optional<std::uint64_t> number;
@@ -87,15 +90,17 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
     sandboxes_end.reset();
     if (!lease_holds(lease.get()))
       throw SandboxUnavailable("the sandbox ended right after it was made");
+    HeldSandbox made{.record = record,
+                     .directory = std::move(directory),
+                     .lease = std::move(lease),
+                     .keep_idle = KeepIdle(spec.keep_idle),
+                     .number = number};
+    if (before_others_see) before_others_see(made);
     if (renameat2(found.fresh(), record.id.c_str(), found.sandboxes(), digest.c_str(),
                   RENAME_NOREPLACE) < 0) {
       sys::throw_errno("publishing the sandbox");
     }
-    return {.record = std::move(record),
-            .directory = std::move(directory),
-            .lease = std::move(lease),
-            .keep_idle = KeepIdle(spec.keep_idle),
-            .number = number};
+    return made;
   } catch (const std::system_error& error) {
     leave_nothing();
     throw SandboxUnavailable(fmt::format("a sandbox could not be made: {}", error.what()),

@@ -128,6 +128,7 @@ void LocalSandboxes::sweep(bool everything) noexcept {
       end(found.trash(), name);
     }
     sweep_new();
+    sweep_snapshots(found.snapshots());
     // Looking at each live one costs a connection; an acquire does so once a process.
     {
       const std::lock_guard lock(mutex_);

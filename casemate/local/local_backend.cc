@@ -139,15 +139,22 @@ std::shared_ptr<Sandbox> LocalBackend::acquire(const SandboxKey& key, const Sand
   return as_provider(sandboxes_->engine(), [&] { return sandboxes_->acquire(key, spec, control); });
 }
 
+// Snapshots last: one that is being taken is taken under the lock that its sandbox's end waits for.
 int LocalBackend::dispose(const SandboxKey& key) noexcept {
-  return sandboxes_->dispose_where([&](const Record& record) { return record.key == key; });
+  const auto wanted = [&](const Record& record) { return record.key == key; };
+  const int ended = sandboxes_->dispose_where(wanted);
+  sandboxes_->dispose_snapshots_where(wanted);
+  return ended;
 }
 
 int LocalBackend::dispose_scope(std::string_view scope, std::string_view thread_id) noexcept {
   // No key has an empty part: that is a record which cannot be read.
-  return sandboxes_->dispose_where([&](const Record& record) {
+  const auto wanted = [&](const Record& record) {
     return !scope.empty() && record.key.scope == scope && record.key.thread_id == thread_id;
-  });
+  };
+  const int ended = sandboxes_->dispose_where(wanted);
+  sandboxes_->dispose_snapshots_where(wanted);
+  return ended;
 }
 
 BackendProbe LocalBackend::probe() {
@@ -181,6 +188,23 @@ std::shared_ptr<Sandbox> LocalBackend::attach(const SandboxKey& key, std::string
 
 bool LocalBackend::dispose_id(std::string_view id) noexcept {
   return sandboxes_->dispose_where([&](const Record& record) { return record.id == id; }) > 0;
+}
+
+SandboxSnapshot LocalBackend::snapshot(const SandboxKey& key, std::string_view kind,
+                                       const CallControl& control) {
+  return as_provider(sandboxes_->engine(),
+                     [&] { return sandboxes_->snapshot(key, kind, control); });
+}
+
+std::shared_ptr<Sandbox> LocalBackend::restore(const SandboxKey& key, const SandboxSpec& spec,
+                                               std::string_view snapshot_id,
+                                               const CallControl& control) {
+  return as_provider(sandboxes_->engine(),
+                     [&] { return sandboxes_->restore(key, spec, snapshot_id, control); });
+}
+
+bool LocalBackend::dispose_snapshot(std::string_view id) noexcept {
+  return sandboxes_->dispose_snapshot(id);
 }
 
 bool LocalBackend::wait_until_warm(const CallControl& control) {

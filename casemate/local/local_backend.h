@@ -41,6 +41,16 @@ class LocalBackend : public SandboxBackend {
                                   const CallControl& control) override;
   bool dispose_id(std::string_view id) noexcept override;
 
+  // What programs left in the work directory and in /home/user is kept. A snapshot is a file of the
+  // state directory, of at most what the disk bound lets a sandbox hold and what is said about each
+  // file; one of a process that ended goes with the next sweep.
+  SandboxSnapshot snapshot(const SandboxKey& key, std::string_view kind,
+                           const CallControl& control) override;
+  std::shared_ptr<Sandbox> restore(const SandboxKey& key, const SandboxSpec& spec,
+                                   std::string_view snapshot_id,
+                                   const CallControl& control) override;
+  bool dispose_snapshot(std::string_view id) noexcept override;
+
   // Waits until the warm pool holds all that it shall, at most until the deadline. False when that
   // did not come about (the log says why), and without a pool.
   bool wait_until_warm(const CallControl& control);

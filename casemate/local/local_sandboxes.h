@@ -1,8 +1,8 @@
 #pragma once
 
 // A local backend's one object, by subject: acquire.cc (get-or-create and handles), create.cc
-// (making one), dispose.cc (ending and sweeping), warm.cc (its pool), local_backend.cc
-// (administration and the front).
+// (making one), dispose.cc (ending and sweeping), warm.cc (its pool), snapshots.cc (what is kept of
+// one for others), local_backend.cc (administration and the front).
 
 #include <cstdint>
 #include <functional>
@@ -24,6 +24,7 @@
 #include "casemate/local/image_choice.h"
 #include "casemate/local/keeper_client.h"
 #include "casemate/local/local_options.h"
+#include "casemate/local/snapshot_store.h"
 #include "casemate/local/state_directory.h"
 #include "casemate/local/warm_stock.h"
 
@@ -41,6 +42,13 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   std::vector<SandboxRecord> list();
   // Ends every sandbox whose record is wanted. Returns how many lived.
   int dispose_where(const std::function<bool(const Record&)>& wanted) noexcept;
+  SandboxSnapshot snapshot(const SandboxKey& key, std::string_view kind,
+                           const CallControl& control);
+  std::shared_ptr<Sandbox> restore(const SandboxKey& key, const SandboxSpec& spec,
+                                   std::string_view snapshot_id, const CallControl& control);
+  bool dispose_snapshot(std::string_view id) noexcept;
+  // Those of the sandboxes whose record is wanted.
+  void dispose_snapshots_where(const std::function<bool(const Record&)>& wanted) noexcept;
   bool wait_until_warm(const CallControl& control) {
     return stock_ && stock_->wait_until_full(control);
   }
@@ -51,8 +59,10 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
  private:
   // As it is now: made anew where it was removed under this process.
   std::shared_ptr<const StateDirectory> state();
+  // `before_others_see` may do something with it first, or refuse it by throwing.
   HeldSandbox create(const SandboxKey& key, const SandboxSpec& spec, const ImageChoice& image,
-                     const std::string& digest, const CallControl& control);
+                     const std::string& digest, const CallControl& control,
+                     const std::function<void(const HeldSandbox&)>& before_others_see = {});
   std::uint64_t ask_keeper(const Record& record, const SandboxSpec& spec, const ImageChoice& image,
                            std::vector<int> descriptors, const CallControl& control);
   std::shared_ptr<Sandbox> hold(const std::string& digest, HeldSandbox sandbox, bool reused);
@@ -62,6 +72,14 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   bool is_pooled(const std::string& fingerprint);
   void find_pool_fingerprint(const std::stop_token& stop);
   WarmStock::Ready make_ready(const std::stop_token& stop);
+  // Under the key's lock: the one that lives, by this process's lease or one for the moment; null
+  // when there is none.
+  std::shared_ptr<const HeldSandbox> find_living(const std::string& digest,
+                                                 const CallControl& control);
+  enum class WayOut : std::uint8_t { none, as_recorded };
+  std::unique_ptr<guest::AgentCall> open_own_call(const std::shared_ptr<const HeldSandbox>& held,
+                                                  WayOut way_out, const CallControl& control);
+  void fill(const HeldSandbox& made, KeptSnapshot& snapshot, const CallControl& control);
   std::unique_ptr<guest::AgentCall> hold_program(const std::shared_ptr<const HeldSandbox>& held);
   guest::AgentSandboxParts parts_of(const std::shared_ptr<const HeldSandbox>& held, bool reused,
                                     LocalCallAccounting::Use use) const;
@@ -85,6 +103,7 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   images::ImageStore images_;
   KeeperClient keeper_;
   HeldSandboxes held_;
+  TakenSnapshots taken_;
   std::mutex mutex_;
   std::shared_ptr<const StateDirectory> state_;
   bool swept_ = false;

@@ -36,7 +36,7 @@ TEST(LinuxDeclarations, ClaimTheRungAndNoMoreThanTheMachineHolds) {
   EXPECT_EQ(declared.isolation, Isolation::container);
   EXPECT_EQ(declared.egress_modes, (std::set<Egress>{Egress::allowlist, Egress::closed}));
   EXPECT_EQ(join_names(declared.capabilities),
-            "exec, host_tools, files_in, files_out, files_list, files_delete");
+            "exec, host_tools, files_in, files_out, files_list, files_delete, snapshot");
   EXPECT_EQ(declared.limits.files_in.max_bytes_per_file, 64 * kMiB);
   EXPECT_EQ(declared.limits.files_out.max_total_bytes, 256 * kMiB);
   EXPECT_EQ(declared.limits.files_out.max_files, 256U);

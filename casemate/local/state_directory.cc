@@ -129,7 +129,9 @@ std::string encode_record(const Record& record) {
                                      {"ungrouped", names_of(record.ungrouped)},
                                      {"pids", record.pids},
                                      {"cpu_seconds", record.cpu_seconds},
-                                     {"cpu_millis", record.cpu_millis}});
+                                     {"cpu_millis", record.cpu_millis},
+                                     {"disk_bytes", record.disk_bytes},
+                                     {"disk_inodes", record.disk_inodes}});
 }
 
 namespace {
@@ -205,6 +207,8 @@ std::optional<Record> decode_record(std::string_view text) {
     read("pids", record.pids, number_of);
     read("cpu_seconds", record.cpu_seconds, number_of);
     read("cpu_millis", record.cpu_millis, number_of);
+    read("disk_bytes", record.disk_bytes, number_of);
+    read("disk_inodes", record.disk_inodes, number_of);
     if (!whole || version != kRecordVersion) record.fingerprint.clear();
     return record;
   } catch (const std::exception&) {
@@ -218,6 +222,11 @@ FileLock::FileLock(FileLock&& other) noexcept
 FileLock::~FileLock() {
   // In a forked child the lock is the parent's.
   if (file_ && owner_ == getpid()) flock(file_.get(), LOCK_UN);
+}
+
+bool FileLock::file_is_there() const noexcept {
+  struct stat status{};
+  return fstat(file_.get(), &status) == 0 && status.st_nlink > 0;
 }
 
 namespace {
@@ -259,7 +268,10 @@ FileLock FileLock::wait(int directory, const std::string& name, Kind kind,
 }
 
 std::optional<FileLock> FileLock::attempt(int directory, const std::string& name, Kind kind) {
-  UniqueFd file = open_lock(directory, name);
+  return attempt(open_lock(directory, name), kind);
+}
+
+std::optional<FileLock> FileLock::attempt(UniqueFd file, Kind kind) {
   if (!try_lock(file.get(), kind)) return std::nullopt;
   return FileLock(std::move(file));
 }
@@ -320,10 +332,11 @@ StateDirectory::StateDirectory(const std::string& path) : path_(path) {
   sandboxes_ = open_below(guest::kPublishedName);
   trash_ = open_below("trash");
   locks_ = open_below("locks");
+  snapshots_ = open_below("snapshots");
 }
 
 bool StateDirectory::is_there() const noexcept {
-  for (const UniqueFd* directory : {&root_, &new_, &sandboxes_, &trash_, &locks_}) {
+  for (const UniqueFd* directory : {&root_, &new_, &sandboxes_, &trash_, &locks_, &snapshots_}) {
     struct stat status{};
     if (fstat(directory->get(), &status) < 0 || status.st_nlink == 0) return false;
   }

@@ -5,6 +5,7 @@
 //   new/<id>/                 being made; its creator holds a shared lock on locks/new
 //   sandboxes/<digest>/       live, by the digest of key and kind
 //   trash/<id>/               being ended
+//   snapshots/<id>            what a sandbox kept, for others to begin from (snapshot_store.h)
 //   locks/<3 digits>.lock     one creator or disposer at a time, by the digest's first digits;
 //                             never deleted, because a deleted lock file gives two owners of two
 //                             inodes, and so few that they need not be
@@ -62,6 +63,9 @@ struct Record {
   std::uint64_t cpu_seconds = 0;
   // The share of processors, in thousandths, where one is held; 0: all there are.
   std::uint64_t cpu_millis = 0;
+  // What all its files may take together.
+  std::uint64_t disk_bytes = 0;
+  std::uint64_t disk_inodes = 0;
   friend bool operator==(const Record&, const Record&) = default;
 };
 
@@ -83,10 +87,15 @@ class FileLock {
                        const CallControl& control, std::string_view what);
   // Absent when somebody else has it.
   static std::optional<FileLock> attempt(int directory, const std::string& name, Kind kind);
+  // On a file that was opened for this alone.
+  static std::optional<FileLock> attempt(sys::UniqueFd file, Kind kind);
 
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&&) = delete;
   ~FileLock();
+
+  // False once its file was removed.
+  bool file_is_there() const noexcept;
 
  private:
   explicit FileLock(sys::UniqueFd file);
@@ -111,6 +120,7 @@ class StateDirectory {
   int sandboxes() const { return sandboxes_.get(); }
   int trash() const { return trash_.get(); }
   int locks() const { return locks_.get(); }
+  const sys::UniqueFd& snapshots() const { return snapshots_; }
 
  private:
   std::string path_;
@@ -119,6 +129,7 @@ class StateDirectory {
   sys::UniqueFd sandboxes_;
   sys::UniqueFd trash_;
   sys::UniqueFd locks_;
+  sys::UniqueFd snapshots_;
 };
 
 // The name of the lock that goes with a digest. Keys that share one wait for each other, a few

@@ -99,14 +99,7 @@ std::unique_ptr<guest::AgentCall> LocalSandboxes::hold_program(
     const std::shared_ptr<const HeldSandbox>& held) {
   CallControl control;
   control.deadline = std::chrono::steady_clock::now() + kPatience;
-  auto parts = std::make_shared<const guest::AgentSandboxParts>(
-      parts_of(held, /*reused=*/true, LocalCallAccounting::Use::later));
-  CallProfile profile;
-  profile.id = random_hex(6);
-  sys::UniqueFd stream = parts->connect(control);
-  auto accounting = parts->account(profile.id);
-  auto call = std::make_unique<guest::AgentCall>(profile, std::move(stream), std::move(parts),
-                                                 std::move(accounting), control);
+  auto call = open_own_call(held, WayOut::as_recorded, control);
   call->hold(*options_.warm_pool->program, options_.warm_pool->imports, control);
   return call;
 }

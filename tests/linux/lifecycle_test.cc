@@ -258,8 +258,8 @@ TEST_F(LinuxLifecycle, ASpecThatItCannotServeIsRefusedWithoutARouterToo) {
   wanted.min_isolation = Isolation::microvm;
   expect_refusal<SandboxBackendNotPermitted>([&] { acquire(key(), wanted); }, "microvm");
   wanted = spec();
-  wanted.requires_capabilities = {Capability::snapshot};
-  expect_refusal<SandboxCapabilityNotSupported>([&] { acquire(key(), wanted); }, "snapshot");
+  wanted.requires_capabilities = {Capability::run_code};
+  expect_refusal<SandboxCapabilityNotSupported>([&] { acquire(key(), wanted); }, "run_code");
   wanted = spec();
   wanted.image_id = "one";
   expect_refusal<SandboxImageNotSupported>([&] { acquire(key(), wanted); }, "\"one\"");

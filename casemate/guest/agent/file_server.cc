@@ -11,12 +11,16 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "casemate/guest/agent/directory.h"
 #include "casemate/guest/agent/guest_io.h"
 #include "casemate/guest/agent/remove_tree.h"
+#include "casemate/guest/agent/tree_archive.h"
 #include "casemate/guest/frame.h"
 #include "casemate/guest/protocol.h"
 
@@ -93,8 +97,11 @@ class Destination {
 
 class FileServer {
  public:
-  explicit FileServer(int connection)
-      : connection_(connection), reader_(connection), writer_(connection) {}
+  FileServer(int connection, std::vector<std::string> kept_directories)
+      : connection_(connection),
+        kept_directories_(std::move(kept_directories)),
+        reader_(connection),
+        writer_(connection) {}
 
   void refuse_all(int error_number) {
     put(FrameType::failed, encode(Failure{FailureReason::no_resources, error_number, {}}));
@@ -133,6 +140,12 @@ class FileServer {
         return remove(decode_remove_file(frame.payload));
       case FrameType::list_directory:
         return list(decode_file_path(frame.payload));
+      case FrameType::archive:
+        expect_empty(frame);
+        return archive();
+      case FrameType::unpack:
+        expect_empty(frame);
+        return unpack();
       default:
         throw ProtocolError("no request of a files connection");
     }
@@ -289,7 +302,71 @@ class FileServer {
     put(FrameType::end);
   }
 
+  void archive() {
+    if (kept_directories_.empty()) fail_with(EOPNOTSUPP);
+    std::string buffer;
+    const auto send = [&] {
+      if (!buffer.empty()) put(FrameType::data, buffer);
+      buffer.clear();
+      flush(kMaxData);
+    };
+    for (const std::string& directory : kept_directories_) {
+      archive_tree(directory, [&](std::string_view bytes) {
+        while (!bytes.empty()) {
+          const std::size_t room = std::min(bytes.size(), kMaxData - buffer.size());
+          buffer += bytes.substr(0, room);
+          bytes.remove_prefix(room);
+          if (buffer.size() == kMaxData) send();
+        }
+      });
+    }
+    send();
+    put(FrameType::end);
+  }
+
+  // As `write`: the answer always stands after `end`.
+  void unpack() {
+    std::string buffer;
+    std::size_t taken = 0;
+    bool ended = false;
+    const auto next = [&] {
+      const std::optional<Frame> frame = await_frame(connection_, reader_);
+      if (!frame) throw ConnectionOver{};
+      ended = is(*frame, FrameType::end);
+      if (ended) return;
+      if (!is(*frame, FrameType::data)) throw ProtocolError("no data where a tree is unpacked");
+      expect_data(*frame);
+      buffer = frame->payload;
+      taken = 0;
+    };
+    const auto get = [&](std::span<char> bytes) {
+      while (!bytes.empty()) {
+        if (taken == buffer.size() && !ended) next();
+        if (ended) fail_with(EBADMSG);
+        const std::size_t size = std::min(bytes.size(), buffer.size() - taken);
+        std::copy_n(buffer.data() + taken, size, bytes.data());
+        taken += size;
+        bytes = bytes.subspan(size);
+      }
+    };
+    std::optional<Failure> failure;
+    try {
+      if (kept_directories_.empty()) fail_with(EOPNOTSUPP);
+      for (const std::string& directory : kept_directories_) unpack_tree(directory, get);
+      if (taken == buffer.size()) next();
+      if (!ended) fail_with(EBADMSG);
+    } catch (const OperationFailed& failed) {
+      failure = failed.failure;
+    } catch (const std::bad_alloc&) {
+      failure = Failure{FailureReason::no_resources, ENOMEM, {}};
+    }
+    while (!ended) next();
+    if (failure) throw OperationFailed{*failure};
+    put(FrameType::done);
+  }
+
   int connection_;
+  const std::vector<std::string> kept_directories_;
   FrameReader reader_;
   FrameWriter writer_;
 };
@@ -297,7 +374,7 @@ class FileServer {
 }  // namespace
 
 int serve_files(sys::UniqueFd connection, sys::UniqueFd parent_alive, Place& place) noexcept try {
-  FileServer server(connection.get());
+  FileServer server(connection.get(), place.kept_directories());
   umask(022);
   const int error = place.become_user();
   harden_process(parent_alive.get());

@@ -78,6 +78,10 @@ LinuxPlace::LinuxPlace(Config config)
       quota_(sys::open_at(AT_FDCWD, kQuotaDirectory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)),
       self_(sys::open_pid(getpid())) {}
 
+std::vector<std::string> LinuxPlace::kept_directories() const {
+  return {config_.work_dir, kHomeDirectory};
+}
+
 void LinuxPlace::open_call_scope(std::string_view id, HostSockets sockets) {
   const std::string own = "calls/" + std::string(id);
   const std::string mount_point = "workspace/" + std::string(id);

@@ -39,6 +39,7 @@ class LinuxPlace final : public Place {
   explicit LinuxPlace(Config config);
 
   const std::string& work_dir() const override { return config_.work_dir; }
+  std::vector<std::string> kept_directories() const override;
   void open_call_scope(std::string_view id, HostSockets sockets) override;
   std::string socket_directory(std::string_view id) const override;
   void seal_sockets() override;

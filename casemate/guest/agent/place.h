@@ -93,6 +93,10 @@ class Place {
   };
   virtual Refused refused() noexcept { return {}; }
 
+  // Where everything lies that programs of this user leave to later calls; absolute, none within
+  // another. Empty, the default: no snapshots are taken here.
+  virtual std::vector<std::string> kept_directories() const { return {}; }
+
   // -- In the child that becomes a program or a file server ------------------------------------
 
   // Moves the calling process, about to become a program, into the accounting groups of its call:

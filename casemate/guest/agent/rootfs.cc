@@ -385,7 +385,7 @@ void add_quota(int root, const RootPlan& plan) {
   make_directory(quota.get(), "calls", 0700);
   sys::write_file_at(quota.get(), "machine-id", new_machine_id(), 0444);
   sys::attach(quota.get(), root, &kQuotaDirectory[1]);
-  sys::bind(quota.get(), "home", root, "home/user");
+  sys::bind(quota.get(), "home", root, &kHomeDirectory[1]);
   const UniqueFd machine_id = sys::clone_tree(quota.get(), "machine-id");
   sys::restrict_mount(machine_id.get(), kReadOnly);
   sys::attach(machine_id.get(), root, "etc/machine-id");

@@ -10,6 +10,8 @@ namespace casemate::guest {
 // Where the one file system that programs can write to is mounted for the agent. A call detaches
 // it from its own mount namespace once it has bound what is its own.
 inline constexpr char kQuotaDirectory[] = "/.quota";
+// Of the programs' user; on the same file system.
+inline constexpr char kHomeDirectory[] = "/home/user";
 // Where a call mounts what it alone may see of the host; empty in one that sees nothing.
 inline constexpr char kCallDirectory[] = "/casemate/call";
 

@@ -1,0 +1,190 @@
+// A local backend's snapshots: what its sandboxes keep, taken by their own guest and put back by
+// another's (guest/agent/tree_archive.h), kept here as bytes (snapshot_store.h).
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "casemate/base/digest.h"
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/guest/connection.h"
+#include "casemate/guest/protocol.h"
+#include "casemate/local/lease.h"
+#include "casemate/local/local_sandboxes.h"
+#include "casemate/local/snapshot_store.h"
+#include "casemate/local/spec_check.h"
+
+namespace casemate::local {
+using sys::UniqueFd;
+
+namespace {
+
+void close_known(guest::AgentCall& call, const std::string& sandbox) {
+  if (call.close()) return;
+  throw SandboxUnavailable(
+      fmt::format("the end of a call of ours in the sandbox {} could not be shown", sandbox),
+      "dispose the sandbox");
+}
+
+[[noreturn]] void refuse_unknown(std::string_view id) {
+  throw NoSuchSnapshot(
+      fmt::format("no snapshot of this scope has the id '{}'", escape_for_display(id)),
+      "it may be over, as its conversation or the process that took it; take another");
+}
+
+}  // namespace
+
+// In which nobody's program runs, and which nobody is kept waiting by.
+std::unique_ptr<guest::AgentCall> LocalSandboxes::open_own_call(
+    const std::shared_ptr<const HeldSandbox>& held, WayOut way_out, const CallControl& control) {
+  guest::AgentSandboxParts parts = parts_of(held, /*reused=*/true, LocalCallAccounting::Use::later);
+  if (way_out == WayOut::none) {
+    parts.egress = {};
+    parts.door_rules = {};
+  }
+  const auto shared = std::make_shared<const guest::AgentSandboxParts>(std::move(parts));
+  CallProfile profile;
+  profile.id = random_hex(6);
+  UniqueFd stream = shared->connect(control);
+  auto accounting = shared->account(profile.id);
+  return std::make_unique<guest::AgentCall>(profile, std::move(stream), shared,
+                                            std::move(accounting), control);
+}
+
+SandboxSnapshot LocalSandboxes::snapshot(const SandboxKey& key, std::string_view kind,
+                                         const CallControl& control) {
+  check_key(key);
+  const std::string digest = identity_digest(key, kind);
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
+  sweep(/*everything=*/false);
+  const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
+                                       control, "the sandbox's lock");
+  const std::shared_ptr<const HeldSandbox> held = find_living(digest, control);
+  if (!held) {
+    throw NoSuchSandbox(
+        fmt::format("no sandbox of kind {} lives under this key", escape_for_display(kind)),
+        "acquire it and let programs prepare it first");
+  }
+  const Record& record = held->record;
+  if (record.fingerprint.empty()) guest::throw_another_build(record.id);
+  const auto idle =
+      FileLock::attempt(held->directory.get(), guest::kBusyLockName, FileLock::Kind::exclusive);
+  if (!idle) {
+    throw SandboxBusy(
+        fmt::format("the sandbox {} of kind {} runs a call, or a program that stays: what it keeps "
+                    "may change at any time",
+                    record.id, escape_for_display(kind)),
+        "close its calls and end what stays first");
+  }
+  try {
+    const auto call = open_own_call(held, WayOut::none, control);
+    NewSnapshot taken(found.snapshots(), record);
+    call->archive(
+        guest::most_archive_bytes(record.disk_bytes, record.disk_inodes),
+        [&](std::string_view bytes) { taken.append(bytes); }, control);
+    close_known(*call, record.id);
+    SandboxSnapshot snapshot{.id = taken.id(),
+                             .backend = name_,
+                             .key = key,
+                             .kind = std::string(kind),
+                             .bytes = taken.bytes()};
+    std::optional<FileLock> lease = taken.keep();
+    if (!lease) {
+      throw SandboxUnavailable("the snapshot was disposed while it was taken",
+                               "take it again, or leave the conversation be");
+    }
+    taken_.put(snapshot.id, *std::move(lease));
+    return snapshot;
+  } catch (const std::system_error& error) {
+    throw SandboxUnavailable(fmt::format("a snapshot could not be kept: {}", error.what()),
+                             provider_hint(error));
+  }
+}
+
+std::shared_ptr<Sandbox> LocalSandboxes::restore(const SandboxKey& key, const SandboxSpec& spec,
+                                                 std::string_view snapshot_id,
+                                                 const CallControl& control) {
+  check_key(key);
+  check_spec(spec);
+  engine_->check_available();
+  check_servable(spec, declarations(), groups_.missing);
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
+  held_.drop_dead();
+  sweep(/*everything=*/false);
+  std::optional<KeptSnapshot> snapshot = KeptSnapshot::open(found.snapshots(), snapshot_id);
+  if (!snapshot || snapshot->source().key.scope != key.scope) refuse_unknown(snapshot_id);
+  const ImageChoice image = choose_image(spec, images_, engine_->build(), control);
+  const Record& source = snapshot->source();
+  if (source.kind != spec.kind || source.fingerprint != image.fingerprint) {
+    throw SandboxSnapshotMismatch(
+        fmt::format("the snapshot {} was taken of a sandbox of kind {} that was made from image {} "
+                    "with certain limits, egress rules and build: kind {} with this spec differs",
+                    snapshot_id, escape_for_display(source.kind), escape_for_display(source.image),
+                    escape_for_display(spec.kind)),
+        "restore it with the spec that the sandbox was acquired with, or take another");
+  }
+  keeper_.start_ahead();
+  const std::string digest = identity_digest(key, spec.kind);
+  const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
+                                       control, "the sandbox's lock");
+  const UniqueFd replaced = open_sandbox(found.sandboxes(), digest);
+  const std::string replaced_id = replaced ? read_record(replaced.get(), digest).id : "";
+  const auto idle =
+      replaced ? FileLock::attempt(replaced.get(), guest::kBusyLockName, FileLock::Kind::exclusive)
+               : std::nullopt;
+  if (replaced && !idle && is_alive(replaced.get())) {
+    throw SandboxBusy(fmt::format("the sandbox {} of kind {} runs a call, so nothing takes its "
+                                  "place",
+                                  replaced_id, escape_for_display(spec.kind)),
+                      "wait for the call to end, or restore under another key");
+  }
+  return hold(digest,
+              create(key, spec, image, digest, control,
+                     [&](const HeldSandbox& made) {
+                       fill(made, *snapshot, control);
+                       if (replaced) discard(digest, replaced_id);
+                     }),
+              /*reused=*/false);
+}
+
+// Nobody else knows of it yet.
+void LocalSandboxes::fill(const HeldSandbox& made, KeptSnapshot& snapshot,
+                          const CallControl& control) {
+  const std::shared_ptr<const HeldSandbox> borrowed(std::shared_ptr<void>(), &made);
+  const auto call = open_own_call(borrowed, WayOut::none, control);
+  call->unpack([&] { return snapshot.next(); }, control);
+  close_known(*call, made.record.id);
+}
+
+bool LocalSandboxes::dispose_snapshot(std::string_view id) noexcept {
+  try {
+    taken_.forget(std::string(id));
+    return remove_snapshot(state()->snapshots(), id);
+  } catch (const std::exception& error) {
+    log(LogLevel::warning,
+        fmt::format("disposing snapshot {}: {}", escape_for_display(id), error.what()));
+    return false;
+  }
+}
+
+void LocalSandboxes::dispose_snapshots_where(
+    const std::function<bool(const Record&)>& wanted) noexcept {
+  try {
+    remove_snapshots(state()->snapshots(), [&](const std::string& id, const Record& source) {
+      if (!wanted(source)) return false;
+      taken_.forget(id);
+      return true;
+    });
+  } catch (const std::exception& error) {
+    log(LogLevel::warning, fmt::format("disposing snapshots: {}", error.what()));
+  }
+}
+
+}  // namespace casemate::local

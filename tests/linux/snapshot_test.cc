@@ -1,0 +1,286 @@
+// Snapshots of the backends that make sandboxes on this machine: what is kept, what is not, whose
+// it is, and what a hostile one can do.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/linux/linux_test.h"
+#include "tests/support/expect_refusal.h"
+
+namespace casemate::linux_tests {
+namespace {
+
+using testing::HasSubstr;
+
+class LinuxSnapshots : public LinuxTest {
+ protected:
+  std::shared_ptr<Sandbox> restore(const std::string& thread, const std::string& id) {
+    return backend().restore(key(thread), spec(), id, {});
+  }
+  std::string print(Sandbox& sandbox, const std::string& line) {
+    const ExecResult result = sandbox.exec(shell(line), {});
+    EXPECT_EQ(result.exit_code, 0) << result.stderr;
+    return result.stdout;
+  }
+  std::size_t files() const {
+    std::size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(state() / "snapshots")) {
+      static_cast<void>(entry);
+      ++count;
+    }
+    return count;
+  }
+};
+
+TEST_F(LinuxSnapshots, BringBackWhatProgramsLeft) {
+  output(
+      shell("cd /workspace; echo kept > before; mkdir -p ~/deep/er; echo home > ~/deep/er/file"));
+  const SandboxSnapshot taken = backend().snapshot(key(), spec().kind, {});
+  EXPECT_EQ(taken.key, key());
+  EXPECT_EQ(taken.kind, spec().kind);
+  EXPECT_EQ(taken.backend, backend().declarations().name);
+  EXPECT_GT(taken.bytes, 0U);
+  output(shell("cd /workspace; echo changed > before; echo new > after; rm -r ~/deep"));
+
+  const std::string old_id = sandbox().info().id;
+  const auto restored = restore("thread", taken.id);
+  EXPECT_EQ(
+      print(*restored, "cd /workspace; cat before ~/deep/er/file; ls -d before after || true"),
+      "kept\nhome\nbefore\n");
+  EXPECT_NE(restored->info().id, old_id);
+  EXPECT_FALSE(restored->info().reused);
+  expect_refusal<SandboxUnavailable>([&] { sandbox().exec(shell("true"), {}); }, "acquire");
+  EXPECT_EQ(acquire(key(), spec())->info().id, restored->info().id);
+}
+
+TEST_F(LinuxSnapshots, KeepModesTimesLinksHolesAndNamesOfAnyBytes) {
+  output(python(R"py(
+import os
+os.chdir("/workspace")
+os.makedirs(b"dir \xff\n/inner")
+open(b"dir \xff\n/inner/\x01\x1b[31m", "w").write("odd")
+open("script", "w").write("#!/bin/sh\necho ran\n"); os.chmod("script", 0o755)
+os.utime("script", ns=(1, 1234567890_123456789))
+os.link("script", b"dir \xff\n/same")
+os.symlink("/etc/passwd", "link"); os.symlink("nowhere", "dangling")
+with open("sparse", "wb") as f: f.seek(1 << 40); f.write(b"end")
+os.mkfifo("fifo", 0o640); os.chmod("fifo", 0o640)
+os.mkdir("closed"); open("closed/in", "w").write("inside"); os.link("closed/in", "also")
+os.chmod("closed/in", 0); os.chmod("closed", 0)
+os.utime(b"dir \xff\n", ns=(5, 5_000000007))
+)py"));
+  constexpr char kLook[] = R"py(
+import os, stat
+os.chdir("/workspace")
+def show(path):
+    s = os.lstat(path)
+    print(path, stat.filemode(s.st_mode), s.st_nlink, s.st_size, s.st_uid,
+          s.st_mtime_ns if not stat.S_ISDIR(s.st_mode) or path.startswith(b"dir") else "",
+          os.readlink(path) if stat.S_ISLNK(s.st_mode) else "")
+for path in (b"dir \xff\n", b"dir \xff\n/inner/\x01\x1b[31m", b"script", b"dir \xff\n/same", b"link",
+             b"dangling", b"sparse", b"fifo", b"closed", b"also"): show(path)
+print(os.lstat("script").st_ino == os.lstat(b"dir \xff\n/same").st_ino)
+print(os.lstat("sparse").st_blocks < 100, open("sparse", "rb").read(1))
+os.chmod("closed", 0o700); show(b"closed/in"); os.chmod("closed", 0)
+print(os.popen("./script").read())
+)py";
+  const std::string before = output(python(kLook));
+  EXPECT_THAT(before, HasSubstr("-rwxr-xr-x 2"));
+  const SandboxSnapshot taken = backend().snapshot(key(), spec().kind, {});
+  EXPECT_LT(taken.bytes, 100'000U) << "a hole was sent as bytes";
+  EXPECT_EQ(output(python(kLook)), before) << "taking it changed something";
+  EXPECT_EQ(restore("twin", taken.id)->exec(python(kLook), {}).stdout, before);
+}
+
+TEST_F(LinuxSnapshots, TwinsAreApartAndAlikeInNothingThatIsTheirOwn) {
+  output(shell("echo base > /workspace/shared"));
+  const auto one = backend().fork(key(), key("one"), spec(), {});
+  const auto two = backend().fork(key(), key("two"), spec(), {});
+  EXPECT_EQ(files(), 0U) << "a fork leaves a snapshot";
+  print(*one, "echo one > /workspace/shared; echo x > ~/of-one");
+  EXPECT_EQ(print(*two, "cat /workspace/shared; ls ~"), "base\n");
+  EXPECT_EQ(output(shell("cat /workspace/shared; ls ~")), "base\n");
+  for (const char* own : {"cat /etc/machine-id", "od -An -tx8 -N16 /dev/urandom",
+                          "python3 -c 'print(hash(\"a\"), __import__(\"uuid\").uuid4())'"}) {
+    const std::string of_one = print(*one, own);
+    EXPECT_NE(of_one, print(*two, own)) << own;
+    EXPECT_NE(of_one, output(shell(own))) << own;
+  }
+  EXPECT_NE(one->info().id, two->info().id);
+}
+
+TEST_F(LinuxSnapshots, LeaveOutWhatIsACallsOwn) {
+  output(shell("echo x > here; echo x > /tmp/there; echo x > /dev/shm/there; echo x > ../beside"));
+  const auto twin = backend().fork(key(), key("twin"), spec(), {});
+  EXPECT_EQ(print(*twin,
+                  "ls /tmp /dev/shm; ls -A /workspace | grep -v $(basename $(dirname $PWD)) "
+                  "|| true"),
+            "/dev/shm:\n\n/tmp:\n");
+}
+
+TEST_F(LinuxSnapshots, AreRefusedWhileACallIsOpenOrAProgramStays) {
+  auto call = sandbox().open_call({}, {});
+  const auto refused = [&] {
+    expect_refusal<SandboxBusy>([&] { backend().snapshot(key(), spec().kind, {}); },
+                                {sandbox().info().id, "close its calls"});
+    EXPECT_EQ(files(), 0U);
+  };
+  refused();
+  ExecRequest stays = shell("exec sleep 1000");
+  stays.lifetime = Lifetime::sandbox;
+  auto process = call->start(stays, {});
+  call->close();
+  refused();
+  process.reset();
+}
+
+TEST_F(LinuxSnapshots, AreRefusedWhereThereIsNothingToTake) {
+  expect_refusal<NoSuchSandbox>([&] { backend().snapshot(key(), spec().kind, {}); }, spec().kind);
+  EXPECT_TRUE(sandbox_directories().empty()) << "one was made";
+  expect_refusal<InvalidArgument>([&] { backend().snapshot({"s", "t", ""}, spec().kind, {}); });
+}
+
+TEST_F(LinuxSnapshots, AreRestoredOnlyWhereTheyBelong) {
+  output(shell("echo x > /workspace/file"));
+  const std::string id = backend().snapshot(key(), spec().kind, {}).id;
+  for (const std::string& unknown :
+       {std::string("00"), std::string(32, '0'), std::string("../locks/new.lock"), id + "0"}) {
+    expect_refusal<NoSuchSnapshot>([&] { restore("twin", unknown); }, unknown);
+  }
+  expect_refusal<NoSuchSnapshot>(
+      [&] { backend().restore({"another scope", "thread", "agent"}, spec(), id, {}); }, id);
+  SandboxSpec other = spec();
+  other.kind = "other";
+  expect_refusal<SandboxSnapshotMismatch>([&] { backend().restore(key("twin"), other, id, {}); },
+                                          {id, "other"});
+  other = spec();
+  other.resources.disk_bytes = stated(2 * kMiB);
+  expect_refusal<SandboxSnapshotMismatch>([&] { backend().restore(key("twin"), other, id, {}); },
+                                          "the spec that the sandbox was acquired with");
+  EXPECT_EQ(sandbox_directories().size(), 1U);
+}
+
+TEST_F(LinuxSnapshots, ABusySandboxIsNotReplaced) {
+  output(shell("echo x > /workspace/file"));
+  const std::string id = backend().snapshot(key(), spec().kind, {}).id;
+  const auto twin = acquire(key("twin"), spec());
+  const auto call = twin->open_call({}, {});
+  expect_refusal<SandboxBusy>([&] { restore("twin", id); }, {twin->info().id, "another key"});
+  EXPECT_EQ(call->exec(shell("true"), {}).exit_code, 0);
+}
+
+TEST_F(LinuxSnapshots, GoWithTheirConversationAlsoFromElsewhere) {
+  output(shell("echo x > /workspace/file"));
+  const std::string id = backend().snapshot(key(), spec().kind, {}).id;
+  const auto elsewhere = another_backend();
+  EXPECT_NE(elsewhere->restore(key("twin"), spec(), id, {}), nullptr) << "it is the provider's";
+  elsewhere->dispose_scope("scope", "another thread");
+  EXPECT_EQ(files(), 1U);
+  elsewhere->dispose_scope("scope", "thread");
+  EXPECT_EQ(files(), 0U);
+  expect_refusal<NoSuchSnapshot>([&] { restore("twin", id); }, id);
+}
+
+TEST_F(LinuxSnapshots, OutliveTheirSandboxAndGoWithItsKeyOrById) {
+  output(shell("echo x > /workspace/file"));
+  const std::string id = backend().snapshot(key(), spec().kind, {}).id;
+  EXPECT_TRUE(backend().dispose_id(sandbox().info().id));
+  EXPECT_EQ(print(*restore("thread", id), "cat /workspace/file"), "x\n");
+  backend().dispose(key());
+  EXPECT_EQ(files(), 0U);
+  acquire(key(), spec());
+  const std::string other = backend().snapshot(key(), spec().kind, {}).id;
+  EXPECT_TRUE(backend().dispose_snapshot(other));
+  EXPECT_FALSE(backend().dispose_snapshot(other));
+  EXPECT_FALSE(backend().dispose_snapshot("../locks/new.lock"));
+}
+
+TEST_F(LinuxSnapshots, GoWithTheBackendThatTookThem) {
+  acquire(key(), spec());
+  {
+    const auto elsewhere = another_backend();
+    elsewhere->snapshot(key(), spec().kind, {});
+    backend().list();
+    EXPECT_EQ(files(), 1U) << "it is held";
+  }
+  backend().list();
+  EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(LinuxSnapshots, CountAgainstTheDiskBoundOfWhatBeginsWithThem) {
+  SandboxSpec small = spec();
+  small.resources.disk_bytes = stated(8 * kMiB);
+  const auto source = acquire(key("small"), small);
+  print(*source, "head -c 5000000 /dev/urandom > /workspace/large");
+  const auto twin = backend().fork(key("small"), key("twin"), small, {});
+  EXPECT_EQ(print(*twin, "stat -c %s /workspace/large"), "5000000\n");
+  const ExecResult more = twin->exec(shell("head -c 5000000 /dev/zero > /workspace/more"), {});
+  EXPECT_NE(more.exit_code, 0);
+  EXPECT_EQ(more.limit, Limit::disk);
+}
+
+TEST_F(LinuxSnapshots, OfAFullDiskAreRestoredWhole) {
+  SandboxSpec small = spec();
+  small.resources.disk_bytes = stated(4 * kMiB);
+  small.resources.disk_inodes = stated(600);
+  const auto source = acquire(key("small"), small);
+  source->exec(shell("cd /workspace; mkdir d; i=0; while echo $i > d/$i; do i=$((i+1)); done; "
+                     "head -c 9000000 /dev/urandom > d/0; rm d/1? && truncate -s -65536 d/0"),
+               {});
+  const std::string sum =
+      "cd /workspace; find d -type f | sort | xargs sha256sum | "
+      "sha256sum; ls d | wc -l";
+  const std::string before = print(*source, sum);
+  const auto twin = backend().fork(key("small"), key("twin"), small, {});
+  EXPECT_EQ(print(*twin, sum), before);
+}
+
+TEST_F(LinuxSnapshots, OfWhatCannotBeKeptAreRefusedNamingIt) {
+  output(python(R"py(
+import os
+os.chdir("/workspace")
+for _ in range(20):
+    os.mkdir("d" * 250); os.chdir("d" * 250)
+)py"));
+  expect_refusal<SandboxFileError>([&] { backend().snapshot(key(), spec().kind, {}); },
+                                   {"ddd", "too long", "remove"});
+  EXPECT_EQ(files(), 0U);
+  output(shell("rm -r /workspace/dd*"));
+  EXPECT_NE(backend().snapshot(key(), spec().kind, {}).id, "");
+}
+
+// What stands in a snapshot is a guest's word, and a guest may have been taken over.
+TEST_F(LinuxSnapshots, ThatAreNotWholeMakeNothing) {
+  output(shell("head -c 200000 /dev/urandom > /workspace/file"));
+  const std::string id = backend().snapshot(key(), spec().kind, {}).id;
+  const auto file = state() / "snapshots" / id;
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 100'000);
+  const auto twin = acquire(key("twin"), spec());
+  expect_refusal<SandboxUnavailable>([&] { restore("twin", id); }, "not whole");
+  EXPECT_EQ(print(*twin, "echo lives"), "lives\n") << "what was there had to stay";
+  std::ofstream(file, std::ios::app) << std::string(200'000, '\xff');
+  expect_refusal<SandboxUnavailable>([&] { restore("twin", id); }, "not whole");
+  EXPECT_TRUE(std::filesystem::is_empty(state() / "new"));
+}
+
+TEST_F(LinuxSnapshots, AreStoppedAndLeaveNothing) {
+  acquire(key(), spec());
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_THROW(backend().snapshot(key(), spec().kind, {.stop = stop.get_token()}),
+               SandboxCancelled);
+  EXPECT_EQ(files(), 0U);
+  const std::string id = backend().snapshot(key(), spec().kind, {}).id;
+  EXPECT_THROW(backend().restore(key("twin"), spec(), id, {.stop = stop.get_token()}),
+               SandboxCancelled);
+  EXPECT_EQ(sandbox_directories().size(), 1U);
+}
+
+}  // namespace
+}  // namespace casemate::linux_tests

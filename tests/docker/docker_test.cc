@@ -1,10 +1,21 @@
 // The docker backend with real engines: a sandbox lives, its calls are apart, and it ends.
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <future>
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "casemate/core/errors.h"
 #include "tests/docker/engines.h"
@@ -55,6 +66,9 @@ TEST_P(DockerTest, CallsHaveUsersOfTheirOwn) {
   EXPECT_NE(two->exec(shell("cat " + one->directory() + "/work/file"), {}).exit_code, 0);
   EXPECT_NE(two->exec(shell("ls " + one->directory()), {}).exit_code, 0);
   EXPECT_NE(two->exec(shell("mv " + one->directory() + " /workspace/other"), {}).exit_code, 0);
+  // Nor its own: it would not be found when the call ends.
+  EXPECT_NE(one->exec(shell("mv " + one->directory() + " /workspace/other"), {}).exit_code, 0);
+  EXPECT_EQ(one->exec(shell("touch " + one->directory() + "/beside"), {}).exit_code, 0);
   EXPECT_TRUE(one->close());
   EXPECT_TRUE(two->close());
 }
@@ -138,6 +152,104 @@ while True:
   EXPECT_EQ(result.outcome, Outcome::timed_out);
   EXPECT_TRUE(result.stopped_known);
   EXPECT_TRUE(call->close());
+  EXPECT_EQ(output(*sandbox, python("print('after')")), "after\n");
+}
+
+// What runs as a call's user stops everything that it may, and the host's file operations go on.
+TEST_P(DockerTest, AProgramCannotStopWhatServesItsFiles) {
+  const auto sandbox = acquire();
+  const auto call = sandbox->open_call({}, {});
+  call->write_file("work/one", std::string_view("1"), call->directory(), {});
+  const ExecResult stopping = call->exec(python(R"(
+import os, signal
+try:
+    os.kill(-1, signal.SIGSTOP)
+except ProcessLookupError:
+    pass
+)"),
+                                         {});
+  EXPECT_EQ(stopping.exit_code, 0) << stopping.stderr;
+  EXPECT_EQ(call->read_file("work/one", call->directory(), 16, {}), "1");
+}
+
+TEST_P(DockerTest, WhatTheHostWritesBesideACallsDirectoryIsEveryCallsToWrite) {
+  const auto sandbox = acquire();
+  const auto one = sandbox->open_call({}, {});
+  one->write_file("made/shared", std::string_view("one"), "/workspace", {});
+  EXPECT_EQ(output(*sandbox, python("open('/workspace/made/shared', 'a').write(' two')\n"
+                                    "open('/workspace/made/more', 'w')\n"
+                                    "print(open('/workspace/made/shared').read())")),
+            "one two\n");
+}
+
+// Of the host's processes, those that are of that user.
+std::vector<int> processes_of(unsigned user) {
+  std::vector<int> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != name.npos) continue;
+    struct stat status{};
+    if (stat(entry.path().c_str(), &status) == 0 && status.st_uid == user) {
+      found.push_back(std::stoi(name));
+    }
+  }
+  return found;
+}
+
+// Of those that the sandbox's first process has started, the one with that name.
+int child_named(const Sandbox& sandbox, const std::string& wanted) {
+  const std::string parent = std::to_string(sandbox.first_process().value_or(0));
+  std::ifstream children("/proc/" + parent + "/task/" + parent + "/children");
+  for (int child = 0; children >> child;) {
+    std::string name;
+    std::getline(std::ifstream("/proc/" + std::to_string(child) + "/comm"), name);
+    if (name == wanted) return child;
+  }
+  return 0;
+}
+
+// As when the kernel kills it for want of memory. Its programs leave no room for another process.
+TEST_P(DockerTest, WhatACallStartedEndsThoughItsOwnProcessIsKilled) {
+  SandboxSpec small = spec();
+  small.resources.pids = stated(16);
+  const auto sandbox = acquire(small);
+  const auto call = sandbox->open_call({}, {});
+  const unsigned user = static_cast<unsigned>(std::stoul(call->exec(shell("id -u"), {}).stdout));
+  std::string said;
+  ExecRequest request = python(R"(
+import os
+while True:
+    try:
+        if os.fork() == 0:
+            continue
+    except OSError:
+        break
+print('full', flush=True)
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+)");
+  std::promise<void> full;
+  request.on_output = [&, told = false](OutputStream, std::span<const char>) mutable {
+    if (!std::exchange(told, true)) full.set_value();
+  };
+  std::jthread running([&] {
+    try {
+      call->exec(request, {});
+    } catch (const SandboxError&) {
+      // Its call is killed under it.
+    }
+  });
+  full.get_future().wait();
+  const int process = child_named(*sandbox, "casemate-call");
+  ASSERT_GT(process, 0);
+  kill(process, SIGKILL);
+  running.join();
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!processes_of(user).empty() && std::chrono::steady_clock::now() < until) usleep(10'000);
+  EXPECT_TRUE(processes_of(user).empty());
   EXPECT_EQ(output(*sandbox, python("print('after')")), "after\n");
 }
 

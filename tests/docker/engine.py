@@ -148,7 +148,8 @@ def remove(root):
     for point in below(root):
         subprocess.run(["umount", "-l", point], stderr=subprocess.DEVNULL)
     shutil.rmtree(root, ignore_errors=True)
-    for group in [*Path("/sys/fs/cgroup").glob(f"*/{root.name}"), *Path("/sys/fs/cgroup").glob("*/libpod_parent")]:
+    hierarchies = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*/")]
+    for group in [each / name for each in hierarchies for name in (root.name, "libpod_parent")]:
         for folder in sorted((each for each in group.glob("**") if each.is_dir()), reverse=True):
             try:
                 folder.rmdir()

@@ -152,7 +152,8 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::adopt(const Wanted& wa
   UniqueFd directory =
       record ? places().open(place_directory(wanted.name, record->place)) : UniqueFd();
   // Without a readable record, any place of this key shows that it was made from here.
-  if (!directory && (record || !has_place(wanted.digest))) {
+  const bool is_ours = record ? record->home == places().home() : has_place(wanted.digest);
+  if (!is_ours) {
     // Ended between the two questions, place and all.
     if (!engine_.inspect(found->id, control)) return nullptr;
     throw SandboxUnavailable(
@@ -160,8 +161,8 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::adopt(const Wanted& wa
                     sandbox_id(found->id)),
         "share a state directory (state_dir), or use another scope in the key");
   }
-  if (!found->is_live() || !record) {
-    // Under the lock nobody makes one: what did not begin, or is over, was left.
+  if (!found->is_live() || !directory) {
+    // Under the lock nobody makes one: what did not begin, is over or has no place was left.
     end(*found, control);
     return nullptr;
   }

@@ -76,7 +76,10 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::create(const Wanted& w
                 .labels = spec.labels,
                 .limits_not_held = limits_not_held(spec.resources, declarations()),
                 .created = now_in_seconds(),
-                .place = random_hex(8)};
+                .place = random_hex(8),
+                .home = places().home()};
+  // Of what was ended: under the lock nobody else makes one.
+  clear_places(wanted.digest);
   auto labels = labels_of(wanted.key, spec, wanted.fingerprint);
   labels[std::string(kRecordLabel)] = encode_record(record);
   const std::string place = place_directory(wanted.name, record.place);

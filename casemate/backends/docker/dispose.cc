@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <set>
@@ -56,14 +57,28 @@ bool DockerBackend::Impl::end(const Container& container, const CallControl& con
   return removed && container.is_live();
 }
 
-int DockerBackend::Impl::dispose_labelled(std::vector<std::string> labels) noexcept {
+void DockerBackend::Impl::clear_places(const std::string& digest) {
+  for (const std::string& name : places().names()) {
+    if (digest_in(name) != digest) continue;
+    // That of a living one is another engine's, with which this state directory is shared.
+    const sys::UniqueFd directory = places().open(name);
+    if (directory && connect_in(directory.get(), guest::kLeaseSocketName)) continue;
+    places().remove(name);
+  }
+}
+
+int DockerBackend::Impl::dispose_labelled(
+    const std::map<std::string, std::string>& labels) noexcept {
   int ended = 0;
   try {
-    labels.push_back(owner_label());
-    for (const Container& container : engine_.list(labels, with_patience())) {
+    std::vector<std::string> filter{owner_label()};
+    for (const auto& [name, value] : labels) filter.push_back(name + "=" + value);
+    for (const Container& container : engine_.list(filter, with_patience())) {
+      // What an engine answers is looked at again: a filter that it ignores must not end others'.
+      if (!is_owned(container.labels) || !std::ranges::includes(container.labels, labels)) continue;
       // A failure is this sandbox's alone: the others still have to end.
       try {
-        if (is_owned(container.labels) && end(container, with_patience())) ++ended;
+        if (end(container, with_patience())) ++ended;
       } catch (const std::exception& error) {
         write_log(options_.log, LogLevel::error,
                   fmt::format("docker: ending container {}: {}", container.id,
@@ -108,9 +123,8 @@ void DockerBackend::Impl::sweep() noexcept {
       const auto text = container.labels.find(std::string(kRecordLabel));
       std::optional<Record> record;
       if (text != container.labels.end()) record = decode_record(text->second);
-      // Another user's, whose locks are not ours, has its directory elsewhere.
-      const std::string name = std::string(kNamePrefix) + digest;
-      if (!record || !places().open(place_directory(name, record->place))) continue;
+      // Another user's, whose locks are not ours.
+      if (!record || record->home != places().home()) continue;
       const auto lock = places().try_lock(digest);
       if (!lock) continue;
       // What was listed may have been somebody's who was starting it.
@@ -123,10 +137,7 @@ void DockerBackend::Impl::sweep() noexcept {
       const auto lock = places().try_lock(digest);
       // Made since the list was, or about to be.
       if (!lock || engine_.inspect(std::string(kNamePrefix) + digest, control)) continue;
-      // Or another engine's, with which this state directory is shared.
-      const sys::UniqueFd directory = places().open(name);
-      if (directory && connect_in(directory.get(), guest::kLeaseSocketName)) continue;
-      places().remove(name);
+      clear_places(digest);
     }
   } catch (const std::exception& error) {
     write_log(options_.log, LogLevel::warning,

@@ -69,7 +69,14 @@ std::optional<EngineTls> tls_of(const DockerBackendOptions& options) {
 
 Engine make_engine(const DockerBackendOptions& options) {
   const std::optional<EngineTls> tls = tls_of(options);
-  return Engine(address_of(options), tls ? &*tls : nullptr, options.log);
+  EngineAddress address = address_of(options);
+  try {
+    return Engine(address, tls ? &*tls : nullptr, options.log);
+  } catch (const InvalidArgument& refused) {
+    address.kind = EngineAddress::Kind::unusable;
+    address.why = refused.message();
+    return Engine(std::move(address), nullptr, options.log);
+  }
 }
 
 // What the host's own parts refuse is the provider's failure.
@@ -218,15 +225,15 @@ std::shared_ptr<Sandbox> DockerBackend::acquire(const SandboxKey& key, const San
 
 int DockerBackend::dispose(const SandboxKey& key) noexcept {
   if (key.scope.empty() || key.thread_id.empty() || key.agent_dir.empty()) return 0;
-  return impl_->dispose_labelled({fmt::format("{}={}", kScopeLabel, label_value(key.scope)),
-                                  fmt::format("{}={}", kThreadLabel, label_value(key.thread_id)),
-                                  fmt::format("{}={}", kAgentLabel, label_value(key.agent_dir))});
+  return impl_->dispose_labelled({{std::string(kScopeLabel), label_value(key.scope)},
+                                  {std::string(kThreadLabel), label_value(key.thread_id)},
+                                  {std::string(kAgentLabel), label_value(key.agent_dir)}});
 }
 
 int DockerBackend::dispose_scope(std::string_view scope, std::string_view thread_id) noexcept {
   if (scope.empty() || thread_id.empty()) return 0;
-  return impl_->dispose_labelled({fmt::format("{}={}", kScopeLabel, label_value(scope)),
-                                  fmt::format("{}={}", kThreadLabel, label_value(thread_id))});
+  return impl_->dispose_labelled({{std::string(kScopeLabel), label_value(scope)},
+                                  {std::string(kThreadLabel), label_value(thread_id)}});
 }
 
 bool DockerBackend::dispose_id(std::string_view id) noexcept { return impl_->dispose_id(id); }

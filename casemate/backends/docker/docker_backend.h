@@ -64,9 +64,9 @@ struct DockerBackendOptions {
 // were killed left is found by its labels.
 class DockerBackend final : public SandboxBackend {
  public:
-  // Talks to nobody. An address that cannot be used is `InvalidArgument` when a sandbox is asked
-  // for, and the reason of `probe`: a host may have it from a variable that is meant for others.
-  // Throws `InvalidArgument` for TLS files that cannot be used.
+  // Talks to nobody. An address or TLS files that cannot be used are `InvalidArgument` when a
+  // sandbox is asked for, and the reason of `probe`: a host may have them from variables that are
+  // meant for others.
   explicit DockerBackend(DockerBackendOptions options = {});
   ~DockerBackend() override;
 

@@ -32,7 +32,7 @@ class DockerBackend::Impl : public std::enable_shared_from_this<Impl> {
                                   const CallControl& control);
   std::vector<SandboxRecord> list();
   // Ends all that carry those labels, whoever made them. Returns how many lived.
-  int dispose_labelled(std::vector<std::string> labels) noexcept;
+  int dispose_labelled(const std::map<std::string, std::string>& labels) noexcept;
   bool dispose_id(std::string_view id) noexcept;
   const Log& log() const { return options_.log; }
 
@@ -64,6 +64,8 @@ class DockerBackend::Impl : public std::enable_shared_from_this<Impl> {
                                                                const CallControl& control);
   std::shared_ptr<Sandbox> hand_out(const std::shared_ptr<const docker::HeldContainer>& held,
                                     bool reused);
+  // Removes what the host keeps for sandboxes of that digest, none of which lives. Under its lock.
+  void clear_places(const std::string& digest);
   // Kills and removes it, and what the host keeps for it. Whether it lived.
   bool end(const docker::Container& container, const CallControl& control);
   void sweep() noexcept;

@@ -1,10 +1,21 @@
 #include "casemate/backends/docker/docker_backend.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <boost/json.hpp>
+#include <chrono>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
+#include "casemate/backends/docker/labels.h"
 #include "casemate/core/errors.h"
+#include "casemate/sys/poll.h"
+#include "casemate/sys/socket.h"
 #include "tests/support/scratch.h"
 
 namespace casemate {
@@ -26,6 +37,77 @@ TEST(DockerBackend, AnEngineOfAnotherMachineIsRefusedBeforeItIsAsked) {
   } catch (const SandboxUnavailable& refused) {
     EXPECT_EQ(refused.message(), "the engine is on another machine");
   }
+}
+
+// An engine of two containers, which ignores every filter; hears what is asked of it.
+class CarelessEngine {
+ public:
+  CarelessEngine()
+      : listener_(sys::make_stream_socket()), path_((scratch_ / "engine.sock").string()) {
+    sys::bind_to_path(listener_.get(), path_);
+    sys::start_listening(listener_.get());
+    thread_ = std::jthread([this] {
+      while (true) {
+        pollfd entries[] = {{listener_.get(), POLLIN, 0}, {over_.get(), POLLIN, 0}};
+        poll(entries, 2, -1);
+        if (entries[1].revents != 0) return;
+        sys::UniqueFd connection = sys::accept_connection(listener_.get());
+        if (connection) answer(connection.get());
+      }
+    });
+  }
+  ~CarelessEngine() { sys::raise_event(over_.get()); }
+
+  const std::string& path() const { return path_; }
+  // Whole requests' first lines, once nobody asks any more.
+  std::vector<std::string> removals;
+
+ private:
+  static std::string container(const std::string& id, const SandboxKey& key) {
+    boost::json::object labels;
+    SandboxSpec spec;
+    spec.kind = "test";
+    for (const auto& [name, value] : docker::labels_of(key, spec, "f")) labels[name] = value;
+    return boost::json::serialize(boost::json::object{
+        {"Id", id}, {"Names", {"/" + id}}, {"State", "running"}, {"Labels", std::move(labels)}});
+  }
+
+  void answer(int connection) {
+    sys::make_blocking(connection, std::chrono::seconds(20));
+    std::string request;
+    char letter = 0;
+    while (!request.ends_with("\r\n\r\n") && read(connection, &letter, 1) == 1) request += letter;
+    std::string body = "{}";
+    if (request.starts_with("GET /version ")) {
+      body = R"({"ApiVersion":"1.41","MinAPIVersion":"1.12","Version":"1"})";
+    } else if (request.find("/containers/json") != request.npos) {
+      body = "[" + container("ours", {"scope", "thread", "agent"}) + "," +
+             container("theirs", {"scope", "another", "agent"}) + "]";
+    } else if (request.starts_with("DELETE ")) {
+      removals.push_back(request.substr(0, request.find('?')));
+    }
+    const std::string reply =
+        "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+    static_cast<void>(send(connection, reply.data(), reply.size(), MSG_NOSIGNAL));
+  }
+
+  Scratch scratch_;
+  sys::UniqueFd listener_;
+  sys::UniqueFd over_ = sys::make_event();
+  std::string path_;
+  std::jthread thread_;
+};
+
+TEST(DockerBackend, WhatAnEngineListsBesideWhatWasAskedForIsNotEnded) {
+  const Scratch scratch;
+  CarelessEngine engine;
+  DockerBackendOptions options;
+  options.host = engine.path();
+  options.state_dir = (scratch / "state").string();
+  DockerBackend backend(options);
+  EXPECT_EQ(backend.dispose_scope("scope", "thread"), 1);
+  ASSERT_EQ(engine.removals.size(), 1U);
+  EXPECT_EQ(engine.removals[0], "DELETE /v1.41/containers/ours");
 }
 
 }  // namespace

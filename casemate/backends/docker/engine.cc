@@ -21,6 +21,8 @@ namespace json = boost::json;
 constexpr int kLeastMinor = 40;
 constexpr int kMostMinor = 51;
 constexpr std::chrono::seconds kHandshakePatience{10};
+// So that a caller who gives up while a container is made can still remove it.
+constexpr std::chrono::seconds kCreateGrace{5};
 // Of what an engine says in no form that is known here.
 constexpr std::size_t kMostWords = 1000;
 
@@ -188,9 +190,10 @@ std::string Engine::target(const std::string& path, const CallControl& control) 
 }
 
 EngineReply Engine::ask(std::string_view method, const std::string& path,
-                        const CallControl& control, std::string body) {
+                        const CallControl& control, std::string body, std::chrono::seconds grace) {
   EngineReply reply = client_.send(
-      {.method = method, .target = target(path, control), .body = std::move(body)}, control);
+      {.method = method, .target = target(path, control), .body = std::move(body), .grace = grace},
+      control);
   if (reply.status >= 400) {
     write_log(log_, LogLevel::debug,
               fmt::format("docker: {} {}: {} {}", method, path.substr(0, path.find('?')),
@@ -297,8 +300,8 @@ void Engine::pull(const std::string& reference, const std::string& platform,
 
 std::optional<std::string> Engine::create(const std::string& name, const std::string& body,
                                           const CallControl& control) {
-  const EngineReply reply =
-      ask("POST", "/containers/create?name=" + encode_for_target(name), control, body);
+  const EngineReply reply = ask("POST", "/containers/create?name=" + encode_for_target(name),
+                                control, body, kCreateGrace);
   if (reply.status == 409) return std::nullopt;
   // Podman says so of a name that is in use.
   if (reply.status == 500 && words_of(reply).find("already in use") != std::string::npos) {

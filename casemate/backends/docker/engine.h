@@ -93,7 +93,8 @@ class Engine {
             const std::function<void(std::string_view)>& progress, std::chrono::seconds silence,
             const CallControl& control);
 
-  // The id; absent: the name is taken. `body` is JSON.
+  // The id; absent: the name is taken. `body` is JSON. A caller who stops or whose deadline comes
+  // meanwhile gets the answer all the same when it comes within 5 s.
   std::optional<std::string> create(const std::string& name, const std::string& body,
                                     const CallControl& control);
   void start(const std::string& id, const CallControl& control);
@@ -127,7 +128,7 @@ class Engine {
 
  private:
   EngineReply ask(std::string_view method, const std::string& path, const CallControl& control,
-                  std::string body = {});
+                  std::string body = {}, std::chrono::seconds grace = {});
   std::string target(const std::string& path, const CallControl& control);
   EngineFacts negotiate(const CallControl& control);
 

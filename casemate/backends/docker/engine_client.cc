@@ -167,10 +167,14 @@ EngineReply EngineClient::talk(Stream& stream, void* context, const EngineReques
     done.reset();
     begin([&done](const error_code& error, std::size_t) { done = error; });
     auto until = Clock::now() + request.silence;
-    if (control.deadline) until = std::min(until, *control.deadline);
-    io.restart();
-    while (!done && !control.stop.stop_requested()) {
-      if (io.run_one_until(until) == 0) break;
+    if (control.deadline) until = std::min(until, *control.deadline + request.grace);
+    bool stopped = false;
+    while (!done) {
+      if (control.stop.stop_requested() && !std::exchange(stopped, true)) {
+        until = std::min(until, Clock::now() + request.grace);
+      }
+      io.restart();
+      if (io.run_one_until(until) == 0 && Clock::now() >= until) break;
     }
     if (!done) throw_over(control, request.silence);
     return *done;

@@ -32,6 +32,9 @@ struct EngineRequest {
   std::string_view content_type = "application/json";
   // How long the engine may say nothing at all.
   std::chrono::seconds silence{60};
+  // Of a request whose effect nobody would know of without its answer: how long that is waited for
+  // past the caller's bounds.
+  std::chrono::seconds grace{0};
   // Gets the body as it comes, in any pieces; empty: it stands in the reply. What it throws is
   // thrown.
   std::function<void(std::string_view)> on_body{};

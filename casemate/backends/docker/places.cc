@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "casemate/backends/docker/record.h"
+#include "casemate/base/digest.h"
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/container_agent.h"
 #include "casemate/guest/agent/keeper_messages.h"
@@ -25,6 +27,7 @@ using sys::UniqueFd;
 
 constexpr std::size_t kLockDigits = 3;
 constexpr std::string_view kNamePrefix = "casemate-";
+constexpr char kHomeName[] = "home";
 
 UniqueFd open_lock(int directory, const std::string& name) {
   return sys::open_at(directory, name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
@@ -61,6 +64,20 @@ UniqueFd open_private(int parent, const std::string& path, const std::string& sh
     throw SandboxUnavailable(fmt::format("the state directory {}: {}", shown, error.what()),
                              "choose another (state_dir)");
   }
+}
+
+// Under a lock, so that a process that was killed half-way leaves nothing but a beginning.
+std::string read_or_make_home(int directory, int locks) {
+  const auto lock = FileLock::wait(locks, "home.lock", FileLock::Kind::exclusive, {});
+  const auto known = sys::read_file_if_there(directory, kHomeName, 64);
+  if (known && is_place_name(*known)) return *known;
+  const UniqueFd file =
+      sys::open_at(directory, kHomeName, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
+  std::string made = random_hex(8);
+  if (write(file.get(), made.data(), made.size()) != static_cast<ssize_t>(made.size())) {
+    sys::throw_errno("writing " + std::string(kHomeName));
+  }
+  return made;
 }
 
 bool is_private_directory_of(unsigned user, const std::string& path) {
@@ -110,6 +127,12 @@ Places::Places(const std::string& state_dir) : path_(state_dir + "/docker/places
   const UniqueFd docker = open_private(state.get(), "docker", own);
   places_ = open_private(docker.get(), "places", path_);
   locks_ = open_private(docker.get(), "locks", own + "/locks");
+  try {
+    home_ = read_or_make_home(docker.get(), locks_.get());
+  } catch (const std::system_error& error) {
+    throw SandboxUnavailable(fmt::format("the state directory {}: {}", own, error.what()),
+                             "choose another (state_dir)");
+  }
 }
 
 FileLock Places::lock(std::string_view digest, const CallControl& control) const {

@@ -6,6 +6,8 @@
 //                                     host's until the container has connected), agent.sock and
 //                                     lease.sock (the agent's: connecting tells whether it lives),
 //                                     busy.lock (held, shared, while a call is open)
+//   docker/home                       16 hex digits, made once: what the containers of this
+//                                     directory are known by, also when their place is gone
 //   docker/locks/<3 digits>.lock      one creator or disposer at a time, by the digest's first
 //                                     digits; never deleted, because a deleted lock file gives two
 //                                     owners of two inodes
@@ -56,6 +58,9 @@ class Places {
   // alone.
   explicit Places(const std::string& state_dir);
 
+  // Whose containers are this state directory's; another user of the engine has another.
+  const std::string& home() const { return home_; }
+
   // The lock of everything under that digest of key and kind.
   FileLock lock(std::string_view digest, const CallControl& control) const;
   std::optional<FileLock> try_lock(std::string_view digest) const;
@@ -74,6 +79,7 @@ class Places {
   std::string path_;
   sys::UniqueFd places_;
   sys::UniqueFd locks_;
+  std::string home_;
 };
 
 // Where the state of that user is when nobody says otherwise. `runtime_dir` is XDG_RUNTIME_DIR,

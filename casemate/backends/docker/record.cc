@@ -44,6 +44,7 @@ std::string encode_record(const Record& record) {
                                      {"agent", record.key.agent_dir},
                                      {"kind", record.kind},
                                      {"place", record.place},
+                                     {"home", record.home},
                                      {"fingerprint", record.fingerprint},
                                      {"image", record.image},
                                      {"environment", texts(record.environment)},
@@ -62,6 +63,7 @@ std::optional<Record> decode_record(std::string_view bytes) {
     record.key = {text(object, "scope"), text(object, "thread"), text(object, "agent")};
     record.kind = text(object, "kind");
     record.place = text(object, "place");
+    record.home = text(object, "home");
     if (!is_place_name(record.place)) return std::nullopt;
   } catch (const std::exception&) {
     return std::nullopt;

@@ -27,8 +27,10 @@ struct Record {
   std::set<Limit> limits_not_held;
   // Seconds since 1970, by the clock of the host that made it.
   std::uint64_t created = 0;
-  // The name of its directory on the host (shared_directory.h), 16 hex digits.
+  // The name of its directory on the host (places.h), 16 hex digits.
   std::string place;
+  // Of the state directory that it belongs to (`Places::home`).
+  std::string home;
   friend bool operator==(const Record&, const Record&) = default;
 };
 

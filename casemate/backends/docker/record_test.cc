@@ -17,7 +17,8 @@ Record full() {
           .labels = {{"x", "y"}},
           .limits_not_held = {Limit::disk},
           .created = 17,
-          .place = "0123456789abcdef"};
+          .place = "0123456789abcdef",
+          .home = "fedcba9876543210"};
 }
 
 TEST(DockerRecord, ComesBackAsItWas) {
@@ -34,7 +35,7 @@ TEST(DockerRecord, OfAnotherBuildIsKnownAndNotAdopted) {
   EXPECT_EQ(back->key, full().key);
   EXPECT_EQ(back->fingerprint, "");
   back = decode_record(
-      R"({"scope":"s","thread":"t","agent":"a","kind":"k","place":"0123456789abcdef"})");
+      R"({"scope":"s","thread":"t","agent":"a","kind":"k","place":"0123456789abcdef","home":""})");
   ASSERT_TRUE(back);
   EXPECT_EQ(back->fingerprint, "");
 }

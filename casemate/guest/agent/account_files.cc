@@ -7,6 +7,7 @@
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -59,7 +60,13 @@ void share_directory(const std::string& path, unsigned group, unsigned mode) {
   const sys::UniqueFd directory =
       sys::open_at(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (fchown(directory.get(), 0, group) < 0) sys::throw_errno("giving away " + path);
-  if (fchmod(directory.get(), S_ISGID | mode) < 0) sys::throw_errno("opening " + path);
+  // Who is in none of the directory's groups and has no FSETID loses that bit without an error.
+  constexpr gid_t kSame = static_cast<gid_t>(-1);
+  if (syscall(SYS_setresgid, kSame, group, kSame) < 0) sys::throw_errno("changing group");
+  const int changed = fchmod(directory.get(), S_ISGID | mode);
+  const int error = errno;
+  if (syscall(SYS_setresgid, kSame, 0, kSame) < 0) sys::throw_errno("changing group");
+  if (changed < 0) sys::throw_error(error, "opening " + path);
   // Without it the umask decides, and what one call makes the next may only read.
   if (fsetxattr(directory.get(), "system.posix_acl_default", &kShared, sizeof kShared, 0) < 0 &&
       errno != EOPNOTSUPP) {

@@ -102,12 +102,14 @@ void AccountPlace::prepare_sandbox(const Config& config) {
 void AccountPlace::open_call_scope(std::string_view id, HostSockets sockets) {
   become_subreaper();
   const std::string directory = config_.work_dir + "/" + std::string(id);
-  // Its group is the call's own, and the shared one's rule ends here.
+  // Its group is the call's own, and the shared one's rule ends here. Its owner is not: who owns a
+  // directory may rename it, and it would not be found when the call ends.
   if (mkdir(directory.c_str(), 0700) < 0) sys::throw_errno("making " + directory);
   removexattr(directory.c_str(), "system.posix_acl_default");
+  if (chown(directory.c_str(), 0, id_) < 0) sys::throw_errno("giving away " + directory);
   if (chmod(directory.c_str(), 0700) < 0) sys::throw_errno("closing " + directory);
   make_directory(directory + "/work", id_, id_, 0755);
-  if (chown(directory.c_str(), id_, id_) < 0) sys::throw_errno("giving away " + directory);
+  if (chmod(directory.c_str(), 0770) < 0) sys::throw_errno("opening " + directory);
   if (sockets == HostSockets::yes) make_directory(socket_directory(id), 0, id_, 0750);
 }
 
@@ -171,11 +173,16 @@ Place::Refused AccountPlace::refused() noexcept {
   return {.forks = now.forks > before_.forks, .memory = now.memory_kills > before_.memory_kills};
 }
 
-int AccountPlace::become_user() noexcept {
+int AccountPlace::become_user() noexcept { return take_ids(id_); }
+
+// It is its real and its saved id that others may signal a process by.
+int AccountPlace::become_file_worker() noexcept { return take_ids(config_.shared_id); }
+
+int AccountPlace::take_ids(unsigned signalled_by) const noexcept {
   const gid_t groups[] = {config_.shared_id};
   if (syscall(SYS_setgroups, 1, groups) < 0) return errno;
   if (syscall(SYS_setresgid, id_, id_, id_) < 0) return errno;
-  if (syscall(SYS_setresuid, id_, id_, id_) < 0) return errno;
+  if (syscall(SYS_setresuid, signalled_by, id_, signalled_by) < 0) return errno;
   // Leaving user 0 empties the effective and permitted sets; the inheritable one stays.
   if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0) return errno;
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
@@ -211,6 +218,12 @@ bool has_processes(unsigned user) {
 }
 
 }  // namespace
+
+void kill_account(const AccountPlace::Config& config, unsigned id) noexcept try {
+  kill_all_of(id, config.shared_id);
+} catch (const std::exception&) {
+  // Without the rights to be somebody else: whoever clears up says what is left.
+}
 
 bool clear_account(const AccountPlace::Config& config, unsigned id) noexcept try {
   const auto until = Clock::now() + kReapPatience;

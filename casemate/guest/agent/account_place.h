@@ -56,9 +56,13 @@ class AccountPlace final : public Place {
   DiskFull disk_full() const noexcept override;
   Refused refused() noexcept override;
   int become_user() noexcept override;
+  int become_file_worker() noexcept override;
   int confine_program() noexcept override;
 
  private:
+  // With that user's rights; signals are allowed to who is `signalled_by`.
+  int take_ids(unsigned signalled_by) const noexcept;
+
   Config config_;
   unsigned id_;
   // When the exec began.
@@ -67,9 +71,11 @@ class AccountPlace final : public Place {
   int kills_ = 0;
 };
 
-// What an agent does about a call whose process did not come to its end: kills every process of the
-// id and removes what it made. In a process of its own, as `AccountPlace` is. Returns whether
-// nothing is left.
+// What an agent does about a call whose process did not come to its end. First, by itself and
+// without asking for anything: kills every process of the id, of which none can be made meanwhile.
+void kill_account(const AccountPlace::Config& config, unsigned id) noexcept;
+// Then, in a process of its own, as `AccountPlace` is: the same, waits for them and removes what
+// the id made. Returns whether nothing is left.
 bool clear_account(const AccountPlace::Config& config, unsigned id) noexcept;
 
 }  // namespace casemate::guest

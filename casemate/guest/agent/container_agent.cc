@@ -44,6 +44,8 @@ using sys::UniqueFd;
 // Ids of one sandbox: enough that none comes again while anybody could remember it, so few that
 // sandboxes on one host seldom meet.
 constexpr std::uint32_t kIdsOfASandbox = 65536;
+// What cannot be removed by then will not be the next time either.
+constexpr int kMostClearings = 5;
 
 std::string shared_path(const char* name) { return std::string(kSharedDirectory) + "/" + name; }
 
@@ -102,6 +104,11 @@ class ContainerAgent {
   }
 
  private:
+  struct User {
+    unsigned id = 0;
+    int clearings = 0;
+  };
+
   void reap() {
     signalfd_siginfo ignored;
     while (read(children_.get(), &ignored, sizeof ignored) > 0) {
@@ -111,28 +118,32 @@ class ContainerAgent {
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
       const auto found = users_.find(pid);
       if (found == users_.end()) continue;
-      const unsigned user = found->second;
+      const User user = found->second;
       users_.erase(found);
       // A call that did not say that all of it is gone, or could say nothing any more.
-      if (status != 0) clear(user);
+      if (status != 0) uncleared_[user.id] = user.clearings;
     }
+    // Also those for whom there was no room before: something has just ended.
+    std::erase_if(uncleared_, [&](const auto& each) { return clear({each.first, each.second}); });
   }
 
-  void clear(unsigned user) {
+  // Whether that has begun, or was tried often enough.
+  bool clear(User user) {
+    kill_account(config_, user.id);
+    if (user.clearings == kMostClearings) return lost_.insert(user.id).second;
     const pid_t pid = fork();
     if (pid == 0) {
       become_child("casemate-clear", std::nullopt);
-      _exit(clear_account(config_, user) ? 0 : 1);
+      _exit(clear_account(config_, user.id) ? 0 : 1);
     }
-    // Its id stays taken until that is done; where it cannot even begin, for good.
-    if (pid > 0) users_[pid] = user;
-    if (pid < 0) lost_.insert(user);
+    if (pid > 0) users_[pid] = {user.id, user.clearings + 1};
+    return pid > 0;
   }
 
-  bool is_taken(unsigned user) const {
-    return lost_.contains(user) || std::any_of(users_.begin(), users_.end(), [&](const auto& each) {
-             return each.second == user;
-           });
+  bool is_taken(unsigned id) const {
+    return lost_.contains(id) || uncleared_.contains(id) ||
+           std::any_of(users_.begin(), users_.end(),
+                       [&](const auto& each) { return each.second.id == id; });
   }
 
   unsigned next_user() {
@@ -151,7 +162,7 @@ class ContainerAgent {
       const pid_t pid = fork();
       if (pid < 0) sys::throw_errno("cloning a process");
       if (pid == 0) become_call(std::move(connection), user);
-      users_[pid] = user;
+      users_[pid] = {user, 0};
     } catch (const std::system_error& error) {
       // As a call's own process says it; then the connection is closed.
       FrameWriter writer(connection.get());
@@ -189,8 +200,11 @@ class ContainerAgent {
   UniqueFd children_;
   UniqueFd calls_;
   Leases leases_;
-  // Whose call a process is, or who clears up after it.
-  std::map<pid_t, unsigned> users_;
+  // Whose call a process is, or after whom it clears up.
+  std::map<pid_t, User> users_;
+  // After whom somebody has still to clear up, with how often that was tried.
+  std::map<unsigned, int> uncleared_;
+  // Whose files could not be removed: their ids are never used again.
   std::set<unsigned> lost_;
   std::uint32_t last_ = 0;
 };

@@ -55,7 +55,11 @@ void kill_descendants() {
   const std::map<pid_t, pid_t> parents = all_parents();
   for (const auto& [pid, parent] : parents) {
     pid_t above = parent;
-    while (above != self && above > 1 && parents.contains(above)) above = parents.at(above);
+    // Read one after the other while numbers are used again, parents may seem to go in a circle.
+    std::size_t steps = 0;
+    while (above != self && above > 1 && parents.contains(above) && ++steps <= parents.size()) {
+      above = parents.at(above);
+    }
     if (above == self) kill(pid, SIGKILL);
   }
 }

@@ -34,7 +34,7 @@ sys::UniqueFd walk_creating(sys::UniqueFd at, std::string_view relative) {
     const std::size_t slash = relative.find('/');
     const std::string name(relative.substr(0, slash));
     relative.remove_prefix(slash == std::string_view::npos ? relative.size() : slash + 1);
-    if (mkdirat(at.get(), name.c_str(), 0755) != 0 && errno != EEXIST) {
+    if (mkdirat(at.get(), name.c_str(), 0777) != 0 && errno != EEXIST) {
       // Where we may not create, it may still be there.
       const int error = errno;
       struct stat status{};

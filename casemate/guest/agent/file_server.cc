@@ -61,7 +61,7 @@ class Destination {
     }
     // O_NONBLOCK: a FIFO without a reader must not hold us.
     constexpr int kFlags = O_WRONLY | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | O_CLOEXEC;
-    fd_.reset(openat(at_.parent.get(), leaf, kFlags | O_CREAT | O_EXCL, 0644));
+    fd_.reset(openat(at_.parent.get(), leaf, kFlags | O_CREAT | O_EXCL, 0666));
     created_ = static_cast<bool>(fd_);
     if (!fd_ && errno == EEXIST) fd_.reset(openat(at_.parent.get(), leaf, kFlags));
     if (!fd_) {
@@ -375,8 +375,9 @@ class FileServer {
 
 int serve_files(sys::UniqueFd connection, sys::UniqueFd parent_alive, Place& place) noexcept try {
   FileServer server(connection.get(), place.kept_directories());
+  // Where calls share a directory its default ACL counts in its place.
   umask(022);
-  const int error = place.become_user();
+  const int error = place.become_file_worker();
   harden_process(parent_alive.get());
   if (error != 0) {
     server.refuse_all(error);

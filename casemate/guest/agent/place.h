@@ -109,6 +109,10 @@ class Place {
   // empty. Async-signal-safe. Returns 0 or an errno.
   virtual int become_user() noexcept = 0;
 
+  // The same of a file server, which serves the host with that user's rights to files. What runs
+  // as that user shall not be able to stop it. The default is `become_user`.
+  virtual int become_file_worker() noexcept { return become_user(); }
+
   // The last thing before execve of a program (never in a file server), after `become_user`:
   // resource limits, no_new_privs, the system call filter. What it installs must leave execve,
   // write, close and _exit working. Async-signal-safe. Returns 0 or an errno.

@@ -15,6 +15,7 @@
 #include "apps/casemate/host_tool_config.h"
 #include "apps/casemate/toml_file.h"
 #include "apps/casemate/values.h"
+#include "casemate/backends/docker/docker_backend.h"
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/backends/oci/oci_backend.h"
 #include "casemate/base/utf8.h"
@@ -156,9 +157,11 @@ class Reader {
 
   void read_engine(const std::string& engine, const TomlValue& table) {
     if (engine == kOciBackendName) return read_oci(table);
+    if (engine == kDockerBackendName) return read_docker(table);
     if (engine != kLinuxBackendName) {
       place_.refuse_unknown_key(table, engine, " in [backends]",
-                                {std::string(kLinuxBackendName), std::string(kOciBackendName)});
+                                {std::string(kLinuxBackendName), std::string(kOciBackendName),
+                                 std::string(kDockerBackendName)});
     }
     for (const auto& [key, value] : table.entries) {
       if (key == "state_dir" || key == "image_dir") {
@@ -199,6 +202,21 @@ class Reader {
     }
   }
 
+  void read_docker(const TomlValue& table) {
+    for (const auto& [key, value] : table.entries) {
+      if (key == "state_dir" || key == "tls_dir") {
+        config_.docker[key] = read_directory(key, value);
+      } else if (key == "host" || key == "image" || key == "platform" || key == "runtime" ||
+                 key == "pull") {
+        config_.docker[key] = read_docker_word(key, value);
+      } else {
+        place_.refuse_unknown_key(
+            value, key, " in [backends.docker]",
+            {"host", "image", "platform", "pull", "runtime", "state_dir", "tls_dir"});
+      }
+    }
+  }
+
   std::string read_runtime(const std::string& key, const TomlValue& value) {
     const std::string example = "for example runtime = \"crun\"";
     if (value.kind != Kind::text) place_.refuse_kind(value, key, "a string", example);
@@ -210,10 +228,25 @@ class Reader {
     return value.text;
   }
 
+  std::string read_docker_word(const std::string& key, const TomlValue& value) {
+    const std::string example = key == "host"   ? "for example host = \"unix:///run/docker.sock\""
+                                : key == "pull" ? "pull = \"missing\" or pull = \"never\""
+                                                : fmt::format("for example {} = \"...\"", key);
+    if (value.kind != Kind::text) place_.refuse_kind(value, key, "a string", example);
+    const bool is_pull = value.text == "missing" || value.text == "never";
+    if (value.text.empty() || value.text.find('\0') != value.text.npos ||
+        (key == "pull" && !is_pull)) {
+      place_.refuse(value, fmt::format("{} cannot be '{}'", key, escape_for_display(value.text)),
+                    example);
+    }
+    return value.text;
+  }
+
   std::string read_directory(const std::string& key, const TomlValue& value) {
     if (value.kind != Kind::text) {
       place_.refuse_kind(value, key, "a string",
                          key == "state_dir" ? "for example state_dir = \"/run/casemate\""
+                         : key == "tls_dir" ? "for example tls_dir = \"/etc/docker/client\""
                                             : "for example image_dir = \"/srv/images\"");
     }
     if (!value.text.starts_with('/') || value.text.find('\0') != value.text.npos) {

@@ -45,6 +45,9 @@ struct Config {
   // [backends.oci] state_dir, an absolute path, and runtime, a name or an absolute path.
   std::optional<std::string> oci_state_dir;
   std::optional<std::string> oci_runtime;
+  // [backends.docker], as `DockerBackendOptions` has them: host, image, platform, runtime, tls_dir
+  // and state_dir, an absolute path each of the last two; pull is "missing" or "never".
+  std::map<std::string, std::string, std::less<>> docker;
   // [host_tools.NAME], sorted by name.
   std::vector<HostToolSetting> host_tools;
 

@@ -71,6 +71,8 @@ TEST(Config, RefusesAnUnknownTableOrKeyWithLineAndTheNearest) {
             "/c.toml:1: unknown key 'linxu' in [backends]; the nearest is linux");
   EXPECT_EQ(refusal("[backends.linux]\nstate-dir = '/s'"),
             "/c.toml:2: unknown key 'state-dir' in [backends.linux]; the nearest is state_dir");
+  EXPECT_EQ(refusal("[backends.docker]\nimge = 'x'"),
+            "/c.toml:2: unknown key 'imge' in [backends.docker]; the nearest is image");
   EXPECT_THAT(refusal("[run]\nconfig = '/other.toml'"), HasSubstr("unknown key 'config'"));
   EXPECT_THAT(refusal("[run]\nv = true"), HasSubstr("unknown key 'v'"));
   EXPECT_THAT(refusal("[run]\n--timeout = 3"), HasSubstr("/c.toml:2: unknown key '--timeout'"));
@@ -123,6 +125,12 @@ TEST(Config, RefusesWrongTypesWithLineAndAnExample) {
               HasSubstr("image_store_size is true or false, and takes"));
   EXPECT_THAT(refusal("[backends.linux]\nstate_dir = 'here'"),
               HasSubstr("state_dir cannot be 'here'"));
+  EXPECT_EQ(refusal("[backends.docker]\npull = 'always'"),
+            "/c.toml:2: pull cannot be 'always'; pull = \"missing\" or pull = \"never\"");
+  EXPECT_THAT(refusal("[backends.docker]\nhost = 3"), HasSubstr("host is a number"));
+  EXPECT_THAT(refusal("[backends.docker]\nimage = ''"), HasSubstr("image cannot be ''"));
+  EXPECT_THAT(refusal("[backends.docker]\ntls_dir = 'here'"),
+              HasSubstr("tls_dir cannot be 'here'"));
 }
 
 TEST(Config, RefusesWhatIsNoTomlWithItsLine) {
@@ -164,6 +172,9 @@ TEST(Config, ValuesBecomeThoseOfTheRun) {
   EXPECT_TRUE(options.json);
   EXPECT_FALSE(options.forward_stdin);
   EXPECT_EQ(parse("[backends.linux]\nstate_dir = '/s'").linux_state_dir, "/s");
+  EXPECT_EQ(parse("[backends.docker]\nhost = 'unix:///s'\nimage = 'python:3-slim'").docker,
+            (std::map<std::string, std::string, std::less<>>{{"host", "unix:///s"},
+                                                             {"image", "python:3-slim"}}));
   EXPECT_EQ(parse("[backends.linux]\nimage_dir = '/i'").linux_image_dir, "/i");
   EXPECT_EQ(parse("[backends.linux]\nimage_keep_days = 0").linux_image_keep,
             std::chrono::seconds(0));

@@ -93,7 +93,8 @@ int conformance_verb(const ParsedLine& line, const Config& config) {
   std::shared_ptr<SandboxBackend> backend;
   // Before anything that starts a thread.
   const StopRequests stop;
-  const auto backends = make_backends(config, make_log(line));
+  const auto backends =
+      make_backends(config, make_log(line), ServerNameCheck::yes, line.value_or("--backend", ""));
   read_line(line, [&](const ParsedLine& given) {
     options = read_options(given);
     backend = choose(given, backends);

@@ -51,15 +51,20 @@ int mcp_verb(const ParsedLine& line, const Config& config) {
   read_line(line, [&](const ParsedLine& given) {
     refuse_operands(given);
     McpOptions read = read_mcp_options(given, host_variable);
-    backends = make_backends(config, log, read.sandbox.server_names);
+    backends =
+        make_backends(config, log, read.sandbox.server_names, read.sandbox.backend.value_or(""));
     refuse_unknown_backend(read.sandbox, backends);
+    settle_image(given, config, read.sandbox);
     image = images::parse_image_reference(read.sandbox.image);
     http = mcp_http_options(given, log);
     check_directories(read, mcp_http_files(given));
     options = std::move(read);
   });
   add_host_tools(options->sandbox, config.host_tools);
-  if (options->sandbox.check) images::ImageStore(image_store_options(config, log)).check(image, {});
+  // Of an engine's images only the engine knows.
+  if (options->sandbox.check && options->sandbox.backend != kDockerBackendName) {
+    images::ImageStore(image_store_options(config, log)).check(image, {});
+  }
   // A server that is refused tries no backend either.
   check_mcp_server(*options, backends, log);
   if (options->sandbox.check) return 0;

@@ -40,7 +40,9 @@ constexpr auto kHints = std::to_array<HintInOptions>({
      "`casemate run --keep`, makes a new one"},
     {"SandboxLimitNotEnforceable", "",
      "leave the limit out: a default that cannot be held shows as limits_not_held"},
-    {"SandboxImageNotSupported", "that it takes", "use --image host"},
+    {"SandboxImageNotSupported", "that it takes",
+     "`casemate run --help` lists the forms: linux and oci take all of them, and host without "
+     "--image; docker takes registry references and ids of the engine's images"},
     {"SandboxLandingExists", "overwrite", "give --overwrite or another --out-dir"},
 });
 
@@ -48,6 +50,9 @@ constexpr auto kHints = std::to_array<HintInOptions>({
 constexpr auto kSetHere = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"LinuxBackendOptions::state_dir", "CASEMATE_STATE_DIR"},
     {"ImageStoreOptions::directory", "CASEMATE_IMAGE_DIR"},
+    {"DockerBackendOptions::image", "image in [backends.docker] of casemate.toml"},
+    {"DockerBackendOptions::host", "host in [backends.docker] of casemate.toml"},
+    {"DockerBackendOptions::pull", "pull in [backends.docker] of casemate.toml"},
 });
 
 }  // namespace

@@ -21,13 +21,15 @@ int run(const ParsedLine& line, const Config& config) {
   images::ImageReference image;
   read_line(line, [&](const ParsedLine& given) {
     RunOptions read = read_run_options(given, host_variable);
-    backends = make_backends(config, log, read.server_names);
+    backends = make_backends(config, log, read.server_names, read.backend.value_or(""));
     refuse_unknown_backend(read, backends);
+    settle_image(given, config, read);
     image = images::parse_image_reference(read.image);
     options = std::move(read);
   });
   add_host_tools(*options, config.host_tools);
-  if (options->check) {
+  // Of an engine's images only the engine knows.
+  if (options->check && options->backend != kDockerBackendName) {
     images::ImageStore(image_store_options(config, log)).check(image, {});
   }
   return run_program(*options, backends, log);

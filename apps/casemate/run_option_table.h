@@ -7,6 +7,7 @@
 
 #include "apps/casemate/config.h"
 #include "apps/casemate/option_parser.h"
+#include "casemate/backends/docker/docker_backend.h"
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/backends/oci/oci_backend.h"
 
@@ -23,7 +24,8 @@ inline constexpr std::array<std::string_view, 7> kRungs = {
     "process", "runtime", "os_process", "container", "hardened_container", "microvm", "vm"};
 inline constexpr std::array<std::string_view, 4> kImages = {"host",
                                                             "dir:", "oci:", "docker-archive:"};
-inline constexpr std::array<std::string_view, 2> kBackends = {kLinuxBackendName, kOciBackendName};
+inline constexpr std::array<std::string_view, 3> kBackends = {kLinuxBackendName, kOciBackendName,
+                                                              kDockerBackendName};
 
 inline constexpr auto kRunOptions = std::to_array<OptionSpec>({
     {"--file", "NAME=PATH|PATH", kMany, "none",
@@ -120,8 +122,9 @@ inline constexpr auto kRunOptions = std::to_array<OptionSpec>({
      "--env LANG=de_DE.UTF-8"},
     {"--stdin", "", kOnce, "off: the program's input is empty",
      "forward standard input to the program", "--stdin"},
-    {"--backend", "NAME", kOnce, "the first of linux and oci that is available and can serve",
-     "run on this backend", "--backend linux", ValueForm::text, kBackends},
+    {"--backend", "NAME", kOnce,
+     "the first of linux, oci and docker that is available and can serve", "run on this backend",
+     "--backend linux", ValueForm::text, kBackends},
     {"--min-isolation", "RUNG", kOnce, "container",
      "the floor: process, runtime, os_process, container, hardened_container, microvm or vm",
      "--min-isolation container", ValueForm::text, kRungs},

@@ -65,13 +65,13 @@ void refuse_outputs_that_are_there(const RunOptions& options) {
   }
 }
 
-CodeactWiring make_wiring(const RunOptions& options, Backends backends, const Log& log) {
+CodeactWiring make_wiring(const RunOptions& options, const Backends& backends, const Log& log) {
   CodeactOutputs outputs = CodeactOutputs::none;
   if (options.manifest) outputs = CodeactOutputs::manifest;
   if (!options.outputs.empty()) outputs = CodeactOutputs::declared;
   auto host_tools = make_host_tools(options.host_tools, log);
   const SandboxSpec spec = make_spec(options, outputs, host_tools);
-  CodeactWiring wiring{.router = make_router(options, std::move(backends), spec, log),
+  CodeactWiring wiring{.router = make_router(options, backends, spec, log),
                        .spec = spec,
                        .outputs = outputs,
                        .capture_bytes = options.json ? kJsonStreamBytes : 0,
@@ -192,11 +192,14 @@ RouterOptions host_policy(const RunOptions& options, const Log& log) {
   return router;
 }
 
-SandboxRouter router_with(const RunOptions& options, Backends backends, std::string selected,
-                          const Log& log) {
-  RouterOptions router = host_policy(options, log);
-  router.selected = std::move(selected);
-  return SandboxRouter(std::move(backends), std::move(router));
+// With that one alone: what this run makes is there, and no engine beside it is asked to end what
+// it never had.
+SandboxRouter router_with(const RunOptions& options, const Backends& backends,
+                          const std::string& selected, const Log& log) {
+  const auto found = std::ranges::find_if(
+      backends, [&](const auto& backend) { return backend->declarations().name == selected; });
+  return SandboxRouter({found == backends.end() ? backends.front() : *found},
+                       host_policy(options, log));
 }
 
 // Which backends are available is asked only when the first choice could not even prepare a
@@ -333,10 +336,9 @@ std::optional<std::string> first_available(const RunOptions& options, const Back
   }
 }
 
-SandboxRouter make_router(const RunOptions& options, Backends backends, const SandboxSpec& spec,
-                          const Log& log) {
-  std::string selected = backend_of(options, backends, spec);
-  return router_with(options, std::move(backends), std::move(selected), log);
+SandboxRouter make_router(const RunOptions& options, const Backends& backends,
+                          const SandboxSpec& spec, const Log& log) {
+  return router_with(options, backends, backend_of(options, backends, spec), log);
 }
 
 void refuse_unknown_backend(const RunOptions& options, const Backends& backends) {

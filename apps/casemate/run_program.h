@@ -32,9 +32,9 @@ std::string backend_of(const RunOptions& options, const Backends& backends,
 std::optional<std::string> first_available(const RunOptions& options, const Backends& backends,
                                            const SandboxSpec& spec, const Log& log);
 
-// The router over these, with the options' floor and denials, and `backend_of` selected.
-SandboxRouter make_router(const RunOptions& options, Backends backends, const SandboxSpec& spec,
-                          const Log& log);
+// The router over `backend_of` alone, with the options' floor and denials.
+SandboxRouter make_router(const RunOptions& options, const Backends& backends,
+                          const SandboxSpec& spec, const Log& log);
 
 // Throws `InvalidArgument`, naming the nearest, when `--backend` names none of these.
 void refuse_unknown_backend(const RunOptions& options, const Backends& backends);

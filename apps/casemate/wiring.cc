@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
 
 #include "apps/casemate/console.h"
 #include "apps/casemate/refusal.h"
+#include "apps/casemate/run_option_table.h"
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
@@ -60,14 +62,67 @@ OciBackendOptions oci_options(const Config& config, Log log) {
   return options;
 }
 
+DockerBackendOptions docker_options(const Config& config, Log log) {
+  DockerBackendOptions options;
+  const auto take = [&](std::string_view key, std::string& to) {
+    const auto found = config.docker.find(key);
+    if (found != config.docker.end()) to = found->second;
+    return found != config.docker.end();
+  };
+  take("tls_dir", options.tls_directory);
+  const char* host = std::getenv("DOCKER_HOST");
+  if (!take("host", options.host) && host != nullptr) {
+    // As Docker's own client does.
+    options.host = host;
+    const char* verify = std::getenv("DOCKER_TLS_VERIFY");
+    const char* directory = std::getenv("DOCKER_CERT_PATH");
+    if (verify != nullptr && *verify != '\0' && directory != nullptr &&
+        options.tls_directory.empty()) {
+      options.tls_directory = directory;
+    }
+  }
+  take("image", options.image);
+  take("platform", options.platform);
+  take("runtime", options.runtime);
+  std::string pull;
+  if (take("pull", pull) && pull == "never") options.pull = DockerPull::never;
+  take("state_dir", options.state_dir);
+  if (const char* directory = std::getenv("CASEMATE_STATE_DIR")) options.state_dir = directory;
+  if (isatty(2) == 1) options.progress = [](std::string_view step) { say(step); };
+  options.log = std::move(log);
+  return options;
+}
+
 std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config, Log log,
-                                                           ServerNameCheck server_names) {
-  LinuxBackendOptions linux_backend = linux_options(config, log);
-  linux_backend.egress.server_names = server_names;
-  OciBackendOptions oci_backend = oci_options(config, std::move(log));
-  oci_backend.egress.server_names = server_names;
-  return {std::make_shared<LinuxBackend>(std::move(linux_backend)),
-          std::make_shared<OciBackend>(std::move(oci_backend))};
+                                                           ServerNameCheck server_names,
+                                                           std::string_view only) {
+  const bool all = std::ranges::find(kBackends, only) == kBackends.end();
+  std::vector<std::shared_ptr<SandboxBackend>> backends;
+  if (all || only == kLinuxBackendName) {
+    LinuxBackendOptions options = linux_options(config, log);
+    options.egress.server_names = server_names;
+    backends.push_back(std::make_shared<LinuxBackend>(std::move(options)));
+  }
+  if (all || only == kOciBackendName) {
+    OciBackendOptions options = oci_options(config, log);
+    options.egress.server_names = server_names;
+    backends.push_back(std::make_shared<OciBackend>(std::move(options)));
+  }
+  if (all || only == kDockerBackendName) {
+    backends.push_back(std::make_shared<DockerBackend>(docker_options(config, log)));
+  }
+  return backends;
+}
+
+void settle_image(const ParsedLine& line, const Config& config, RunOptions& options) {
+  if (line.has("--image") || options.backend != kDockerBackendName) return;
+  const auto image = config.docker.find("image");
+  if (image == config.docker.end()) {
+    throw InvalidArgument("--backend docker has no image of its own, and none was named",
+                          "give --image REF, for example python:3-slim, or set image in "
+                          "[backends.docker] of casemate.toml");
+  }
+  options.image = image->second;
 }
 
 void refuse_operands(const ParsedLine& line) {

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "apps/casemate/config.h"
 #include "apps/casemate/option_parser.h"
+#include "apps/casemate/run_options.h"
+#include "casemate/backends/docker/docker_backend.h"
 #include "casemate/backends/linux/linux_backend.h"
 #include "casemate/backends/oci/oci_backend.h"
 #include "casemate/base/log.h"
@@ -25,10 +28,21 @@ LinuxBackendOptions linux_options(const Config& config, Log log);
 // The same of the oci backend.
 OciBackendOptions oci_options(const Config& config, Log log);
 
+// How the configuration and the environment (DOCKER_HOST, and with DOCKER_TLS_VERIFY
+// DOCKER_CERT_PATH) want the docker backend.
+DockerBackendOptions docker_options(const Config& config, Log log);
+
 // Every backend of this build, in the order in which they are preferred: cheapest first.
-// `server_names` is what TLS clients of programs are held to.
+// `server_names` is what TLS clients of programs are held to. `only` is the name of the one that is
+// wanted: the others are not made then, so that no engine is asked of which nobody speaks. A name
+// that none has makes all, for the refusal that lists them.
 std::vector<std::shared_ptr<SandboxBackend>> make_backends(
-    const Config& config, Log log, ServerNameCheck server_names = ServerNameCheck::yes);
+    const Config& config, Log log, ServerNameCheck server_names = ServerNameCheck::yes,
+    std::string_view only = {});
+
+// The image for a line that names none: each backend's own. Throws `InvalidArgument` where the
+// docker backend was chosen and has none.
+void settle_image(const ParsedLine& line, const Config& config, RunOptions& options);
 
 // Throws `InvalidArgument` when a verb that takes no words was given some.
 void refuse_operands(const ParsedLine& line);

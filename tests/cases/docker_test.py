@@ -1,0 +1,46 @@
+"""The docker backend on the command line where no engine is: what is said of it, and that nobody else
+notices."""
+
+import json
+import unittest
+
+from harness import PROGRAM, Case
+
+NOWHERE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
+
+
+class Docker(Case):
+    def test_without_an_image_it_is_refused_before_anything_is_asked(self):
+        result = self.run_program("print(1)", "--backend", "docker", env=NOWHERE)
+        self.assertEqual((result.status, result.text), (125, ""), result)
+        self.assertIn("casemate: error: InvalidArgument: --backend docker has no image", result.err)
+        self.assertIn("[backends.docker]", result.err)
+
+    def test_images_that_are_no_engines_are_refused(self):
+        for image in ("host", f"dir:{self.dir}"):
+            result = self.run_program("print(1)", "--backend", "docker", "--image", image, "--check", env=NOWHERE)
+            self.assertEqual((result.status, result.text), (125, ""), result)
+            self.assertIn("casemate: error: SandboxImageNotSupported: ", result.err)
+
+    def test_an_engine_that_is_not_there_is_named(self):
+        result = self.run_program("print(1)", "--backend", "docker", "--image", "python:3-slim", env=NOWHERE)
+        self.assertEqual((result.status, result.text), (125, ""), result)
+        self.assertIn("casemate: error: SandboxUnavailable: ", result.err)
+        self.assertIn("unix:///nowhere/docker.sock", result.err)
+
+    def test_variables_that_are_meant_for_others_disturb_nobody_else(self):
+        for variables in ({"DOCKER_HOST": "ssh://somebody@somewhere"},
+                          {"DOCKER_HOST": "tcp://127.0.0.1:1", "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/nowhere"}):
+            with self.subTest(variables=variables):
+                result = self.run_program("print(1)", env=variables)
+                self.assertEqual((result.status, result.text, result.err), (0, "1\n", ""), result)
+                listed = self.run_argv([str(PROGRAM), "backends", "--json"], env=variables)
+                records = {one["name"]: one for one in json.loads(listed.text)}
+                self.assertFalse(records["docker"]["available"])
+                self.assertTrue(records["docker"]["reason"])
+                result = self.run_program("print(1)", "--backend", "docker", "--image", "x", env=variables)
+                self.assertEqual((result.status, result.text), (125, ""), result)
+
+
+if __name__ == "__main__":
+    unittest.main()

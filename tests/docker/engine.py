@@ -186,7 +186,7 @@ def main():
         tar = image_tar(build_dir)
         log = root / "log"
         with open(log, "w") as out:
-            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=root,
                                        env={**os.environ, **environment}, start_new_session=True)
         await_answer(process, path, log)
         load_image(path, tar)

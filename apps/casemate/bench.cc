@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@
 #include "apps/casemate/verbs.h"
 #include "apps/casemate/wiring.h"
 #include "bench/egress.h"
+#include "bench/engine.h"
 #include "bench/host_tools.h"
 #include "bench/limits.h"
 #include "bench/ours.h"
@@ -130,6 +132,14 @@ std::vector<bench::Subject> in_order(std::vector<std::vector<bench::Subject>> gr
   return ordered;
 }
 
+// With the image that the rows of the engine's own client use, where one is named for them.
+std::vector<bench::Subject> engine_subjects(const Config& config, Log log) {
+  DockerBackendOptions options = docker_options(config, std::move(log));
+  if (const char* image = std::getenv("CASEMATE_BENCH_IMAGE")) options.image = image;
+  const std::string image = options.image;
+  return bench::engine_subjects(std::make_shared<DockerBackend>(std::move(options)), image);
+}
+
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
 }  // namespace
@@ -170,6 +180,7 @@ int bench_verb(const ParsedLine& line, const Config& config) {
   groups.push_back(std::move(ours));
   groups.push_back(bench::host_tool_subjects(backends.front()));
   groups.push_back(bench::egress_subjects(backends.front()));
+  groups.push_back(engine_subjects(config, make_log(line)));
   groups.push_back(bench::peer_subjects());
   const bool quiet = isatty(STDERR_FILENO) == 0;
   const auto tell = [&](std::string_view step) {

@@ -1,5 +1,6 @@
 """scripts/run_tests counts what happened, above all what went wrong without saying so."""
 
+import os
 import signal
 import subprocess
 import tempfile
@@ -126,6 +127,29 @@ class Runner(unittest.TestCase):
         output = self.run_all(ignoring=ignored)[2]
         self.assertIn("p0: died of SIGINT", output)
         self.assertIn("p1: died of SIGHUP", output)
+
+    def test_programs_run_side_by_side_as_many_as_asked(self):
+        """Each opens one end of a pipe, and its open waits for the other's."""
+        os.mkfifo(self.build / "fifo")
+        self.add(PROGRAM % (PASS, f": <{self.build}/fifo"))
+        self.add(PROGRAM % (PASS, f": >{self.build}/fifo"))
+        self.assertEqual(self.run_all("--jobs", "2")[:2], (0, "2 passed, 0 failed, 0 skipped"))
+        status, _, output = self.run_all("--jobs", "0")
+        self.assertEqual(status, 2)
+        self.assertIn("--jobs 0", output)
+
+    def test_a_signal_that_ends_the_run_ends_its_programs(self):
+        """The program holds the write end of a pipe; that it closes is its end."""
+        os.mkfifo(self.build / "fifo")
+        self.add(f"#!/bin/sh\nexec 1>{self.build}/fifo; echo begun; sleep 600 & sleep 600\n")
+        (self.build / "tests.manifest").write_text("".join(f"{m}\n" for m in self.manifest))
+        with subprocess.Popen(["/usr/bin/python3", ROOT / "scripts/run_tests", self.build],
+                              stdout=subprocess.DEVNULL) as run:
+            with open(self.build / "fifo", "rb") as fifo:
+                self.assertEqual(fifo.readline(), b"begun\n")
+                run.terminate()
+                self.assertEqual(fifo.read(), b"")
+            self.assertEqual(run.wait(), 128 + signal.SIGTERM)
 
     def test_only_chooses_by_name(self):
         self.add(PROGRAM % (PASS, "exit 0"))

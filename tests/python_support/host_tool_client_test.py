@@ -226,6 +226,302 @@ class Callers(Case):
                 self.assertTrue(err.startswith("Error: the host cannot be reached"), err)
 
 
+class Answering:
+    """Takes connections on a path and keeps what is asked on each; a test answers."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.address = os.path.join(self.folder.name, "s")
+        self.changed = threading.Condition()
+        self.asked = []  # (connection, id, the request behind it)
+        self.connections = []
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(self.address)
+        self.socket.listen(64)
+        self.threads = [threading.Thread(target=self.take, daemon=True)]
+        self.threads[0].start()
+
+    def take(self):
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            self.connections.append(connection)
+            reader = threading.Thread(target=self.read, args=(connection,), daemon=True)
+            self.threads.append(reader)
+            reader.start()
+
+    def read(self, connection):
+        while True:
+            try:
+                head = connection.recv(8, socket.MSG_WAITALL)
+                if len(head) < 8:
+                    return
+                length, number = struct.unpack("<II", head)
+                rest = connection.recv(length - 4, socket.MSG_WAITALL)
+            except OSError:
+                return
+            with self.changed:
+                self.asked.append((connection, number, rest))
+                self.changed.notify_all()
+
+    def await_requests(self, count):
+        """The first `count` that nobody has answered."""
+        with self.changed:
+            if not self.changed.wait_for(lambda: len(self.asked) >= count, 60):
+                raise AssertionError(f"{len(self.asked)} of {count} requests came")
+            taken, self.asked = self.asked[:count], self.asked[count:]
+        return taken
+
+    def close(self):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        for connection in self.connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        for thread in self.threads:
+            thread.join(60)
+        for connection in self.connections:
+            connection.close()
+        self.socket.close()
+        self.folder.cleanup()
+
+
+# `threads` threads that call `rounds` times each, with what tells each call; prints what came of
+# each, sorted.
+THREADS = """
+import casemate_tools, sys, threading
+threads, rounds = map(int, sys.argv[1:3])
+ends = []
+def work(thread):
+    for turn in range(rounds):
+        try:
+            ends.append((thread, turn, casemate_tools.call("f", n=thread * 1000 + turn)))
+        except casemate_tools.HostToolError as error:
+            ends.append((thread, turn, str(error)))
+all = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+for each in all: each.start()
+for each in all: each.join()
+for each in sorted(ends): print(*each)
+"""
+
+
+class Threads(Case):
+    """Those that call at the same time: whatever comes of one must not come of another."""
+
+    def begin(self, program, *words):
+        host = Answering()
+        self.addCleanup(host.close)
+        caller = subprocess.Popen(
+            ["/usr/bin/python3", "-c", program, *map(str, words)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={"CASEMATE_HOST_TOOLS": host.address, "PYTHONDONTWRITEBYTECODE": "1",
+                 "PYTHONPATH": str(ROOT / "casemate" / "guest" / "support")})
+        self.addCleanup(caller.communicate)
+        self.addCleanup(caller.kill)
+        return host, caller
+
+    def end(self, caller):
+        out, err = caller.communicate(timeout=60)
+        self.assertEqual((err, caller.returncode), ("", 0))
+        return out.splitlines()
+
+    @staticmethod
+    def said(request):
+        """The number that a call of THREADS gave."""
+        return request[2].partition(b":")[2].rstrip(b"}")
+
+    def give(self, request):
+        request[0].sendall(answer(self.said(request), number=request[1]))
+
+    def test_answers_in_any_order_are_never_crossed(self):
+        host, caller = self.begin(THREADS, 8, 20)
+        for turn in range(20):
+            asked = host.await_requests(8)
+            for request in asked[::-1] if turn % 2 else asked:
+                self.give(request)
+        self.assertEqual(self.end(caller),
+                         [f"{thread} {turn} {thread * 1000 + turn}" for thread in range(8) for turn in range(20)])
+
+    def test_answers_may_come_in_any_pieces_and_together(self):
+        host, caller = self.begin(THREADS, 6, 10)
+        for turn in range(10):
+            by_connection = {}
+            for request in host.await_requests(6):
+                by_connection.setdefault(request[0], b"")
+                by_connection[request[0]] += answer(b"%s%s" % (self.said(request), b" " * 3000), number=request[1])
+            for connection, text in by_connection.items():
+                size = len(text) if turn % 3 == 0 else turn * 977
+                for at in range(0, len(text), size):
+                    connection.sendall(text[at:at + size])
+        self.assertEqual(len(self.end(caller)), 60)
+
+    def test_a_call_that_is_not_answered_holds_up_nobody_else(self):
+        host, caller = self.begin(THREADS, 4, 50)
+        held = []
+        given = 0
+        while given < 150:
+            for request in host.await_requests(1):
+                # Whoever asks first, whose thread may receive for the others.
+                number = int(self.said(request))
+                if number // 1000 == 3:
+                    held.append(request)
+                else:
+                    self.give(request)
+                    given += 1
+        self.assertEqual(len(held), 1)
+        self.give(held[0])
+        for _ in range(49):
+            self.give(host.await_requests(1)[0])
+        self.assertEqual(len(self.end(caller)), 200)
+
+    def test_of_a_connection_that_is_lost_everybody_hears_and_the_next_call_is_made_on_another(self):
+        host, caller = self.begin(THREADS, 8, 2)
+        asked = host.await_requests(8)
+        for connection in {request[0] for request in asked}:
+            connection.shutdown(socket.SHUT_RDWR)
+        for request in host.await_requests(8):
+            self.give(request)
+        self.assertEqual(self.end(caller), [line for thread in range(8) for line in
+                                            (f"{thread} 0 {LOST.strip()}", f"{thread} 1 {thread * 1000 + 1}")])
+
+    def test_an_answer_that_makes_no_sense_ends_the_calls_of_its_connection_alone(self):
+        for nonsense in (b"\xff" * 64, b"\0" * 64, answer(b"1", number=77), answer(b"1", number=77, kind=9)):
+            with self.subTest(nonsense=nonsense):
+                host, caller = self.begin(THREADS, 8, 1)
+                asked = host.await_requests(8)
+                connections = [request[0] for request in asked]
+                line = max(connections, key=connections.count)
+                line.sendall(nonsense)
+                for request in asked:
+                    if request[0] is not line:
+                        self.give(request)
+                ends = self.end(caller)
+                self.assertEqual(sum(end.endswith(NONSENSE.strip()) for end in ends), connections.count(line))
+                self.assertEqual(len(ends), 8)
+
+    def test_a_value_that_is_no_json_is_its_own_calls_end(self):
+        host, caller = self.begin(THREADS, 8, 1)
+        for request in host.await_requests(8):
+            bad = self.said(request) == b"5000"
+            request[0].sendall(answer(b"{" if bad else self.said(request), number=request[1]))
+        ends = self.end(caller)
+        self.assertEqual([end for end in ends if not end.endswith(end[0] + "000") and end[0] != "0"],
+                         ["5 0 " + NONSENSE.strip()])
+
+    def test_what_the_host_has_not_read_is_asked_again_and_once(self):
+        host, caller = self.begin(THREADS, 8, 1)
+        asked = host.await_requests(8)
+        connections = {request[0] for request in asked}
+        for connection in connections:
+            connection.sendall(answer(b"Error: needed.", kind=2, number=0))
+            connection.shutdown(socket.SHUT_RDWR)
+        for request in host.await_requests(8):
+            self.assertNotIn(request[0], connections)
+            self.give(request)
+        self.assertEqual(self.end(caller), [f"{thread} 0 {thread * 1000}" for thread in range(8)])
+        self.assertEqual(host.asked, [])
+
+    def test_children_of_a_fork_have_connections_of_their_own(self):
+        host, caller = self.begin("""
+import os, threading, time
+import casemate_tools
+def calling():
+    for n in range(200): assert casemate_tools.call("f", n=n) == n
+threads = [threading.Thread(target=calling) for _ in range(4)]
+for each in threads: each.start()
+children = []
+for _ in range(10):
+    child = os.fork()
+    if child == 0:
+        inner = [threading.Thread(target=calling) for _ in range(3)]
+        for each in inner: each.start()
+        for each in inner: each.join()
+        os._exit(0)
+    children.append(child)
+for each in threads: each.join()
+print([os.waitpid(child, 0)[1] for child in children])
+""")
+        for _ in range(4 * 200 + 10 * 3 * 200):
+            self.give(host.await_requests(1)[0])
+        self.assertEqual(self.end(caller), [str([0] * 10)])
+
+    def test_handlers_of_signals_and_destructors_may_call(self):
+        """Each from within a call of the same thread's, which may be what others wait for."""
+        host, caller = self.begin("""
+import signal, sys, threading
+import casemate_tools
+over = False
+handled = 0
+def handler(*_):
+    global handled
+    handled += casemate_tools.call("f", n=1)
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+class Calling:
+    def __init__(self): self.me = self
+    def __del__(self): casemate_tools.call("f", n=2)
+def work():
+    while not over:
+        assert casemate_tools.call("f", n=3) == 3
+        Calling()
+threads = [threading.Thread(target=work) for _ in range(6)]
+import gc
+gc.set_threshold(5)
+for each in threads: each.start()
+while handled < 50: assert casemate_tools.call("f", n=4) == 4
+signal.setitimer(signal.ITIMER_REAL, 0)
+over = True
+for each in threads: each.join()
+gc.disable()
+print("over")
+sys.stdout.flush()
+import os
+os._exit(0)
+""")
+        stopped = threading.Event()
+
+        def serve():
+            while not stopped.is_set():
+                with host.changed:
+                    host.changed.wait_for(lambda: host.asked or stopped.is_set(), 60)
+                    asked, host.asked = host.asked, []
+                for request in asked:
+                    try:
+                        self.give(request)
+                    except OSError:
+                        pass  # of a process that has ended
+
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            self.assertEqual(self.end(caller), ["over"])
+        finally:
+            stopped.set()
+            with host.changed:
+                host.changed.notify_all()
+            server.join()
+
+    def test_threads_that_are_there_at_the_end_do_not_hold_it_up(self):
+        host, caller = self.begin("""
+import threading, time
+import casemate_tools
+def calling():
+    while True: casemate_tools.call("f", n=0)
+for _ in range(4): threading.Thread(target=calling, daemon=True).start()
+for _ in range(50): casemate_tools.call("f", n=1)
+print("over", flush=True)
+""")
+        served = 0
+        while served < 50:
+            request = host.await_requests(1)[0]
+            served += self.said(request) == b"1"
+            self.give(request)
+        self.assertEqual(self.end(caller), ["over"])
+
+
 class CasemateCall(Case):
     def test_words_that_are_no_call_are_told_by_status_2(self):
         host = self.host()

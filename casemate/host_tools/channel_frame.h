@@ -32,8 +32,8 @@ inline constexpr std::size_t kLengthBytes = 4;
 // The id and the name's length.
 inline constexpr std::size_t kMinRequestBytes = 6;
 // Of an id: the caller sends nothing more on this connection before the answer, so that a thread
-// may stay with it and no other need be told. One that sends more all the same waits for the
-// answer.
+// may stay with it and no other need be told. What one sends all the same is answered, when is
+// open.
 inline constexpr std::uint32_t kWaits = 0x80000000;
 // What an answer has beside its text; no part of what a tool may answer.
 inline constexpr std::uint64_t kAnswerFramingBytes = 9;

@@ -4,6 +4,7 @@
 // channel_connections.cc (taking and ending them), channel_requests.cc (reading and serving),
 // channel_answers.cc.
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -79,6 +80,8 @@ struct HostToolChannel::State : std::enable_shared_from_this<HostToolChannel::St
   // Was said, once for as long as it lasts.
   bool takes_none = false;
   std::map<const Connection*, ConnectionPointer> connections;
+  // Whose request was read last; compared, never followed.
+  std::atomic<const Connection*> asked_last = nullptr;
 
   void log(std::string_view text) const;
 

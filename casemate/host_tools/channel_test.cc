@@ -125,7 +125,7 @@ TEST(HostToolChannel, AnswersRequestsOfOneConnectionAsTheyFinish) {
   EXPECT_EQ(client.receive()->text, "\"slow\"");
 }
 
-TEST(HostToolChannel, ACallerThatSaidItWaitsAndSendsMoreGetsItLater) {
+TEST(HostToolChannel, ACallerThatSaidItWaitsAndSendsMoreIsAnsweredAllTheSame) {
   Gate gate;
   Served served({echo(), tool_of("slow", [&](const auto&, const auto&) {
                    gate.pass();
@@ -138,9 +138,9 @@ TEST(HostToolChannel, ACallerThatSaidItWaitsAndSendsMoreGetsItLater) {
   ChannelClient other(served.address);
   EXPECT_EQ(other.call("echo", "{}"), "{}");
   gate.open();
-  EXPECT_EQ(client.receive()->id, kWaits | 1);
-  const std::set<std::uint32_t> rest{client.receive()->id, client.receive()->id};
-  EXPECT_EQ(rest, (std::set<std::uint32_t>{2, kWaits | 3}));
+  std::set<std::uint32_t> answered;
+  for (int i = 0; i < 3; ++i) answered.insert(client.receive()->id);
+  EXPECT_EQ(answered, (std::set<std::uint32_t>{2, kWaits | 1, kWaits | 3}));
   EXPECT_EQ(client.call("echo", "{}"), "{}");
 }
 

@@ -61,8 +61,12 @@ class Running {
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
   ~Running() {
-    close(input_);
+    begin_to_end();
     if (pid_ > 0) waitpid(pid_, nullptr, 0);
+  }
+  void begin_to_end() {
+    if (input_ >= 0) close(input_);
+    input_ = -1;
   }
   const EngineUnderTest& engine() const { return engine_; }
 
@@ -75,7 +79,11 @@ class Running {
 // Ended by the program's end, not by static destructors of forked children.
 class Engines final : public testing::Environment {
  public:
-  void TearDown() override { running.clear(); }
+  void TearDown() override {
+    // All of them at the same time.
+    for (const auto& [kind, each] : running) each->begin_to_end();
+    running.clear();
+  }
   std::map<std::string, std::unique_ptr<Running>> running;
 };
 

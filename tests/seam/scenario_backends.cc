@@ -1,0 +1,101 @@
+#include "tests/seam/scenario_backends.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "casemate/backends/docker/docker_backend.h"
+#include "casemate/backends/linux/linux_backend.h"
+#include "casemate/backends/oci/oci_backend.h"
+#include "casemate/backends/oci/runtime.h"
+#include "tests/docker/engines.h"
+#include "tests/support/plain_sandbox.h"
+
+namespace casemate::seam {
+namespace {
+
+using Made = BackendUnderTest::Made;
+
+constexpr char kSearch[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+Made tried(std::shared_ptr<SandboxBackend> backend) {
+  const BackendProbe probe = backend->probe();
+  if (!probe.available) return {.failure = "it is there and does not work: " + probe.reason};
+  return {.backend = std::move(backend)};
+}
+
+// Plain processes of this machine, behind the real guest program and without a boundary.
+class PlainBackend final : public SandboxBackend {
+ public:
+  PlainBackend() : plain_(std::make_shared<PlainSandbox>()) {
+    plain_->parts().info.limits_not_held = {Limit::memory, Limit::pids, Limit::disk, Limit::cpu};
+  }
+
+  BackendDeclarations declarations() const override {
+    return {.name = "plain",
+            .isolation = Isolation::process,
+            .egress_modes = {Egress::closed},
+            .capabilities = {Capability::exec, Capability::files_in, Capability::files_out},
+            .os_families = {OsFamily::posix},
+            .enforceable_limits = {Limit::files, Limit::time}};
+  }
+  std::shared_ptr<Sandbox> acquire(const SandboxKey&, const SandboxSpec&,
+                                   const CallControl&) override {
+    return {plain_, &plain_->sandbox()};
+  }
+  int dispose(const SandboxKey&) noexcept override { return 0; }
+  int dispose_scope(std::string_view, std::string_view) noexcept override { return 0; }
+  bool dispose_id(std::string_view) noexcept override { return false; }
+
+ private:
+  std::shared_ptr<PlainSandbox> plain_;
+};
+
+Made make_plain(const std::filesystem::path&) {
+  return {.backend = std::make_shared<PlainBackend>()};
+}
+
+Made make_linux(const std::filesystem::path& state) {
+  // What an ordinary user may not bound is compared nowhere; its suites run as one elsewhere.
+  if (geteuid() != 0)
+    return {.missing = "limits are compared, and root is who may set all of them"};
+  return tried(std::make_shared<LinuxBackend>(LinuxBackendOptions{.state_dir = state.string()}));
+}
+
+Made make_oci(const std::string& runtime, const std::filesystem::path& state) {
+  if (!oci::find_program(runtime, kSearch)) {
+    return {.missing = "the OCI runtime " + runtime + " is not installed"};
+  }
+  return tried(std::make_shared<OciBackend>(
+      OciBackendOptions{.runtime = runtime, .state_dir = state.string()}));
+}
+
+Made make_docker(const std::string& kind, const std::filesystem::path& state) {
+  const docker_tests::EngineUnderTest& engine = docker_tests::engine_under_test(kind);
+  if (engine.address.empty()) return {.missing = engine.missing, .failure = engine.failure};
+  return tried(std::make_shared<DockerBackend>(DockerBackendOptions{.host = engine.address,
+                                                                    .image = docker_tests::kImage,
+                                                                    .pull = DockerPull::never,
+                                                                    .state_dir = state.string()}));
+}
+
+BackendUnderTest oci_with(const std::string& runtime) {
+  return {"oci_" + runtime,
+          [runtime](const std::filesystem::path& state) { return make_oci(runtime, state); }};
+}
+
+BackendUnderTest engine_of(const std::string& kind) {
+  return {kind, [kind](const std::filesystem::path& state) { return make_docker(kind, state); }};
+}
+
+}  // namespace
+
+const std::vector<BackendUnderTest>& backends_under_test() {
+  static const std::vector<BackendUnderTest> all{
+      {kReference, make_linux}, oci_with("crun"),    oci_with("runc"),
+      engine_of("docker"),      engine_of("podman"), {kWithoutABoundary, make_plain},
+  };
+  return all;
+}
+
+}  // namespace casemate::seam

@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <boost/json.hpp>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <regex>
+#include <stdexcept>
+#include <utility>
+
+#include "casemate/base/digest.h"
+#include "casemate/core/errors.h"
+#include "casemate/host_tools/typed.h"
+#include "casemate/kinds/codeact/codeact.h"
+#include "casemate/policy/router.h"
+#include "casemate/transfer/file_store.h"
+#include "casemate/transfer/sink.h"
+#include "tests/seam/scenarios.h"
+#include "tests/support/scratch.h"
+
+namespace casemate::seam {
+namespace {
+
+namespace json = boost::json;
+
+constexpr char kScope[] = "seam";
+constexpr int kMeeting = 4;
+constexpr std::chrono::seconds kPatience{60};  // a bound on a hang, not a budget
+
+constexpr char kMeasure[] = R"(
+import time, casemate_tools
+times = []
+for _ in range(220):
+    began = time.perf_counter()
+    casemate_tools.call("echo")
+    times.append(time.perf_counter() - began)
+print(sorted(times[20:])[100] * 1e6)
+)";
+
+struct Sum {
+  std::int64_t a = 0;
+  std::int64_t b = 0;
+  static auto fields() { return std::tuple(field("a", &Sum::a), field("b", &Sum::b)); }
+};
+
+// Where calls wait until all of them are there, so that each shows that it did not wait in line.
+class Meeting {
+ public:
+  std::int64_t join() {
+    std::unique_lock lock(mutex_);
+    const int round = arrived_++ / kMeeting;
+    changed_.notify_all();
+    if (!changed_.wait_for(lock, kPatience, [&] { return arrived_ >= (round + 1) * kMeeting; })) {
+      throw std::runtime_error("the others did not come");
+    }
+    return kMeeting;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int arrived_ = 0;
+};
+
+std::shared_ptr<HostToolRegistry> make_registry() {
+  auto registry = std::make_shared<HostToolRegistry>(HostToolRegistryOptions{
+      .max_host_tool_calls_per_run = 300, .response_limits = {4 * kMiB, 16 * kMiB, 1000}});
+  registry->register_tool(
+      {.name = "echo",
+       .description = "Returns its arguments.",
+       .function = [](const json::object& arguments, const HostToolContext&) { return arguments; },
+       .parameters = R"({"type":"object"})"});
+  registry->register_tool(
+      {.name = "fail",
+       .description = "Throws.",
+       .function = [](const json::object&, const HostToolContext&) -> json::value {
+         throw std::runtime_error("a secret of the host's");
+       },
+       .parameters = R"({"type":"object"})"});
+  registry->register_tool(
+      {.name = "meet",
+       .description = "Waits for others.",
+       .function = [meeting = std::make_shared<Meeting>()](
+                       const json::object&, const HostToolContext&) { return meeting->join(); },
+       .parameters = R"({"type":"object"})"});
+  registry->register_tool(
+      typed_host_tool<Sum>("add", "a + b", [](const Sum& sum) { return sum.a + sum.b; }));
+  return registry;
+}
+
+std::string pseudo_random(std::size_t bytes) {
+  std::string content(bytes, '\0');
+  std::uint32_t state = 1;
+  for (char& byte : content) {
+    state = state * 1664525 + 1013904223;
+    byte = static_cast<char>(state >> 24);
+  }
+  return content;
+}
+
+std::shared_ptr<const FileStore> make_store() {
+  std::string all_bytes;
+  for (int byte = 0; byte < 256; ++byte) all_bytes += static_cast<char>(byte);
+  return std::make_shared<InMemoryStore>(
+      std::map<std::string, std::string>{{"table.csv", "name,price\ntea,4.20\n"},
+                                         {"bytes.bin", all_bytes},
+                                         {"\u00dcbersicht.txt", "Gr\u00fc\u00dfe\n"},
+                                         {"large.bin", pseudo_random(2'500'000)}});
+}
+
+std::string wiring_name(Wiring wiring) {
+  return wiring == Wiring::plain        ? "plain"
+         : wiring == Wiring::host_tools ? "host tools"
+                                        : "cpu seconds";
+}
+
+// Calls have a directory of their own, whose name is drawn.
+std::string without_ids(const std::string& text) {
+  static const std::regex call("/workspace/[0-9a-f]{12}");
+  return std::regex_replace(text, call, "/workspace/CALL");
+}
+
+}  // namespace
+
+struct ScenarioRunner::State {
+  std::shared_ptr<SandboxBackend> backend;
+  std::filesystem::path scratch;
+  SandboxRouter router;
+  std::shared_ptr<const FileStore> store = make_store();
+  std::shared_ptr<HostToolRegistry> registry = make_registry();
+
+  ToolResult run(const Scenario& scenario) const {
+    CodeactToolOptions options;
+    options.file_store = store;
+    options.output_sink = make_file_system_sink(scratch / scenario.name);
+    options.outputs = CodeactOutputs::declared;
+    options.exec_timeout = scenario.timeout;
+    options.capture_bytes = scenario.capture_bytes;
+    // Not stated: where one cannot be held, that shows.
+    options.resources.memory_bytes.value = 96 * kMiB;
+    options.resources.disk_bytes.value = 16 * kMiB;
+    options.resources.pids.value = 40;
+    options.resources.open_files.value = 200;
+    if (scenario.wiring == Wiring::cpu_seconds) options.resources.cpu_seconds = stated(1);
+    if (scenario.wiring == Wiring::host_tools) options.host_tools = registry;
+    options.log = [](LogLevel, std::string_view) {};
+    const CallerContext caller{[] { return std::string(kScope); },
+                               [&] { return wiring_name(scenario.wiring); }};
+    json::object arguments{{"code", scenario.program}};
+    arguments["files"] = json::array(scenario.files.begin(), scenario.files.end());
+    arguments["outputs"] = json::array(scenario.outputs.begin(), scenario.outputs.end());
+    return make_codeact_tools(router, "agent", caller, std::move(options))
+        .at(0)
+        .invoke(json::serialize(arguments), {});
+  }
+};
+
+ScenarioRunner::ScenarioRunner(std::shared_ptr<SandboxBackend> backend,
+                               std::filesystem::path scratch)
+    : state_(std::make_unique<State>(
+          State{.backend = backend,
+                .scratch = std::move(scratch),
+                .router = SandboxRouter({backend}, {.min_isolation = Isolation::process})})) {}
+
+ScenarioRunner::~ScenarioRunner() {
+  for (const Wiring wiring : {Wiring::plain, Wiring::host_tools, Wiring::cpu_seconds}) {
+    state_->router.dispose_scope(kScope, wiring_name(wiring));
+  }
+}
+
+std::string ScenarioRunner::transcript(const Scenario& scenario) {
+  ToolResult result;
+  try {
+    result = state_->run(scenario);
+  } catch (const SandboxError& refusal) {
+    return "refused: " + std::string(refusal.code()) + "\n";
+  }
+  std::string lines = result.text + "\n-- told beside it\n";
+  lines += "is_error: " + std::string(result.is_error ? "true" : "false") + "\n";
+  if (!result.structured.empty()) {
+    const json::object told = json::parse(result.structured).as_object();
+    for (const auto& [name, value] : told) {
+      // The streams stand above; the rest differs from run to run.
+      if (name == "stdout" || name == "stderr" || name == "sandbox" || name == "timing_ms" ||
+          name == "cpu_ms" || name == "peak_memory_bytes") {
+        continue;
+      }
+      lines += std::string(name) + ": " + json::serialize(value) + "\n";
+    }
+  }
+  const std::filesystem::path landed = state_->scratch / scenario.name;
+  if (std::filesystem::exists(landed)) {
+    for (const std::string& name : tree(landed)) {
+      lines += "landed: " + name + " " + sha256_hex(get(landed / name)).substr(0, 16) + "\n";
+    }
+  }
+  return without_ids(lines);
+}
+
+std::optional<double> ScenarioRunner::host_tool_microseconds() {
+  if (!state_->backend->declarations().capabilities.contains(Capability::host_tools)) return {};
+  Scenario measured{.name = "measure", .wiring = Wiring::host_tools, .program = kMeasure};
+  const ToolResult result = state_->run(measured);
+  const auto structured = json::parse(result.structured).as_object();
+  return std::stod(std::string(structured.at("stdout").as_string()));
+}
+
+}  // namespace casemate::seam

@@ -1,0 +1,57 @@
+#pragma once
+
+// CodeAct as an application has it, on any backend: programs that show what a program can see and
+// do, and what comes of each for the model and for the host.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "casemate/core/backend.h"
+
+namespace casemate::seam {
+
+// Which sandbox a scenario runs in; those of one kind share it, as calls of a conversation do.
+enum class Wiring : std::uint8_t { plain, host_tools, cpu_seconds };
+
+struct Scenario {
+  std::string name;
+  Wiring wiring = Wiring::plain;
+  std::string program;
+  std::vector<std::string> files{};
+  std::vector<std::string> outputs{};
+  std::chrono::seconds timeout{60};
+  std::uint64_t capture_bytes = 64 * 1024;
+  // It shows a boundary or a limit, or would do harm without one.
+  bool needs_boundary = true;
+};
+
+const std::vector<Scenario>& scenarios();
+
+// One backend, and a router that takes it whatever its rung is.
+class ScenarioRunner {
+ public:
+  // What lands, lands below `scratch`.
+  ScenarioRunner(std::shared_ptr<SandboxBackend> backend, std::filesystem::path scratch);
+  ScenarioRunner(const ScenarioRunner&) = delete;
+  ScenarioRunner& operator=(const ScenarioRunner&) = delete;
+  // Ends its sandboxes.
+  ~ScenarioRunner();
+
+  // What the model reads, what the host is told beside it, and what landed, as lines. Left out is
+  // what differs from run to run: ids, times, memory.
+  std::string transcript(const Scenario& scenario);
+  // Microseconds that the middle one of 200 calls takes, as the program measures it; absent where
+  // the backend carries no calls.
+  std::optional<double> host_tool_microseconds();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace casemate::seam

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <exception>
@@ -122,17 +123,18 @@ class Agent {
   // Returns when the sandbox shall end.
   void run() {
     while (!leases_.over()) {
-      std::vector<pollfd> entries{{.fd = children_.get(), .events = POLLIN, .revents = 0},
-                                  {.fd = plan_.agent_socket.get(), .events = POLLIN, .revents = 0},
-                                  {.fd = plan_.keeper.get(), .events = POLLIN, .revents = 0}};
-      const std::size_t fixed = entries.size();
-      leases_.add_to(entries);
+      std::array<pollfd, 4> entries{{
+          {.fd = children_.get(), .events = POLLIN, .revents = 0},
+          {.fd = plan_.agent_socket.get(), .events = POLLIN, .revents = 0},
+          {.fd = leases_.fd(), .events = POLLIN, .revents = 0},
+          {.fd = plan_.keeper.get(), .events = POLLIN, .revents = 0},
+      }};
       sys::poll_until(entries, std::nullopt);
       if (entries[0].revents != 0) reap();
       if (entries[1].revents != 0) accept_call();
-      leases_.heed(entries, fixed);
+      if (entries[2].revents != 0) leases_.handle();
       // It says nothing more.
-      if (entries[2].revents != 0) return;
+      if (entries[3].revents != 0) return;
     }
   }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -19,7 +20,6 @@
 #include <set>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "casemate/guest/agent/account_place.h"
 #include "casemate/guest/agent/agent.h"
@@ -92,14 +92,15 @@ class ContainerAgent {
   // Returns when the sandbox shall end.
   void run() {
     while (!leases_.over()) {
-      std::vector<pollfd> entries{{.fd = children_.get(), .events = POLLIN, .revents = 0},
-                                  {.fd = calls_.get(), .events = POLLIN, .revents = 0}};
-      const std::size_t fixed = entries.size();
-      leases_.add_to(entries);
+      std::array<pollfd, 3> entries{{
+          {.fd = children_.get(), .events = POLLIN, .revents = 0},
+          {.fd = calls_.get(), .events = POLLIN, .revents = 0},
+          {.fd = leases_.fd(), .events = POLLIN, .revents = 0},
+      }};
       sys::poll_until(entries, std::nullopt);
       if (entries[0].revents != 0) reap();
       if (entries[1].revents != 0) accept_call();
-      leases_.heed(entries, fixed);
+      if (entries[2].revents != 0) leases_.handle();
     }
   }
 

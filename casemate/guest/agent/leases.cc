@@ -1,12 +1,15 @@
 #include "casemate/guest/agent/leases.h"
 
 #include <fcntl.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <utility>
 
 #include "casemate/guest/agent/keeper_messages.h"
@@ -23,44 +26,68 @@ constexpr std::size_t kMaxLeases = 4096;
 // A century, so that no sum with the time of now leaves its type.
 constexpr std::uint64_t kLongestIdleMs = std::uint64_t{100} * 365 * 24 * 3600 * 1000;
 
+// What an event is about, beside the leases by number.
+constexpr std::uint64_t kSocketEvent = 0;
+constexpr std::uint64_t kTimerEvent = 1;
+constexpr std::uint64_t kFirstLease = 2;
+
 }  // namespace
 
 Leases::Leases(UniqueFd socket, UniqueFd first, std::uint64_t keep_idle_ms)
     : socket_(std::move(socket)),
+      events_(epoll_create1(EPOLL_CLOEXEC)),
       // The clock that also counts while the machine sleeps.
-      timer_(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)) {
+      timer_(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)),
+      next_(kFirstLease) {
+  if (!events_) sys::throw_errno("making an epoll set");
   if (!timer_) sys::throw_errno("making a timer");
+  await(socket_.get(), kSocketEvent);
+  await(timer_.get(), kTimerEvent);
   if (fcntl(first.get(), F_SETFL, fcntl(first.get(), F_GETFL) | O_NONBLOCK) < 0) {
     sys::throw_errno("taking the first lease");
   }
-  leases_.push_back(
-      {.connection = std::move(first), .keep_idle_ms = keep_idle_ms, .granted = true});
+  take({.connection = std::move(first), .keep_idle_ms = keep_idle_ms, .granted = true});
 }
 
 void Leases::start_listening() { sys::start_listening(socket_.get()); }
 
-void Leases::add_to(std::vector<pollfd>& entries) const {
-  entries.push_back({.fd = timer_.get(), .events = POLLIN, .revents = 0});
-  entries.push_back({.fd = socket_.get(), .events = POLLIN, .revents = 0});
-  for (const Lease& lease : leases_) {
-    entries.push_back({.fd = lease.connection.get(), .events = POLLIN, .revents = 0});
+void Leases::await(int descriptor, std::uint64_t subject) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = subject;
+  if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, descriptor, &event) < 0) {
+    sys::throw_errno("waiting for a lease");
   }
 }
 
-void Leases::heed(const std::vector<pollfd>& entries, std::size_t from) {
-  const std::size_t known = leases_.size();
-  if (entries[from + 1].revents != 0) accept_one();
-  for (std::size_t i = 0; i < known; ++i) {
-    if (entries[from + 2 + i].revents != 0) hear(leases_[i]);
+void Leases::take(Lease lease) {
+  await(lease.connection.get(), next_);
+  leases_.emplace(next_++, std::move(lease));
+}
+
+void Leases::handle() {
+  std::array<epoll_event, 64> ready{};
+  const int count = epoll_wait(events_.get(), ready.data(), ready.size(), 0);
+  if (count < 0 && errno != EINTR) sys::throw_errno("waiting for leases");
+  bool timer_rang = false;
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t subject = ready[static_cast<std::size_t>(i)].data.u64;
+    if (subject == kSocketEvent) {
+      accept_one();
+    } else if (subject == kTimerEvent) {
+      timer_rang = true;
+    } else if (const auto found = leases_.find(subject); found != leases_.end()) {
+      hear(found->second);
+    }
   }
   drop_closed();
-  if (entries[from].revents != 0) time_is_up();
+  if (timer_rang) time_is_up();
 }
 
 void Leases::accept_one() {
   UniqueFd connection(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!connection || leases_.size() >= kMaxLeases) return;
-  leases_.push_back({.connection = std::move(connection), .keep_idle_ms = kNoWish});
+  take({.connection = std::move(connection), .keep_idle_ms = kNoWish});
 }
 
 void Leases::hear(Lease& lease) {
@@ -83,10 +110,15 @@ void Leases::hear(Lease& lease) {
 
 void Leases::drop_closed() {
   bool one_was_granted = false;
-  std::erase_if(leases_, [&](const Lease& lease) {
+  std::erase_if(leases_, [&](const auto& entry) {
+    const Lease& lease = entry.second;
     if (lease.closed && lease.granted) {
       one_was_granted = true;
       if (lease.keep_idle_ms != kNoWish) keep_idle_ms_ = lease.keep_idle_ms;
+    }
+    // A process that was just cloned may still have a copy, so that closing it is not enough.
+    if (lease.closed) {
+      epoll_ctl(events_.get(), EPOLL_CTL_DEL, lease.connection.get(), nullptr);
     }
     return lease.closed;
   });
@@ -100,7 +132,7 @@ void Leases::drop_closed() {
 
 bool Leases::has_granted() const {
   return std::any_of(leases_.begin(), leases_.end(),
-                     [](const Lease& lease) { return lease.granted; });
+                     [](const auto& entry) { return entry.second.granted; });
 }
 
 // 0 disarms.

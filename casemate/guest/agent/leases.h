@@ -1,32 +1,30 @@
 #pragma once
 
-#include <poll.h>
-
 #include <chrono>
 #include <cstdint>
-#include <vector>
+#include <map>
 
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::guest {
 
-// Who holds a sandbox, in its agent: connections by which host processes say that they use it
-// (keeper_messages.h), and how long the sandbox waits when the last one closed. For one thread.
+// Who uses a sandbox: the connections to its lease socket (keeper_messages.h). When the last one
+// that was granted closed, and the time that it wished the sandbox to be kept went by, the sandbox
+// is over. For one thread, which waits for `fd` and then calls `handle`.
 class Leases {
  public:
-  // `socket` is bound. `first` is a lease already, granted; `keep_idle_ms` what it wishes. Throws
-  // `std::system_error`.
+  // `socket` is bound and not listened on yet; `first` is granted from the start. Throws
+  // `std::system_error`, as every method does.
   Leases(sys::UniqueFd socket, sys::UniqueFd first, std::uint64_t keep_idle_ms);
 
-  // From now on others can take one: that is how they see that the sandbox is ready.
+  // From now on others see that the sandbox is there.
   void start_listening();
 
-  // Adds what is to be waited for.
-  void add_to(std::vector<pollfd>& entries) const;
-  // What became of what `add_to` added last, which began at `entries[from]`.
-  void heed(const std::vector<pollfd>& entries, std::size_t from);
+  // Readable when there is something to handle.
+  int fd() const { return events_.get(); }
+  void handle();
 
-  // Nobody holds the sandbox, and nobody wished to wait any longer.
+  // Nobody has a lease, and nobody wished to wait longer.
   bool over() const { return over_; }
 
  private:
@@ -37,6 +35,8 @@ class Leases {
     bool closed = false;
   };
 
+  void await(int descriptor, std::uint64_t subject);
+  void take(Lease lease);
   void accept_one();
   void hear(Lease& lease);
   void drop_closed();
@@ -45,8 +45,10 @@ class Leases {
   void time_is_up();
 
   sys::UniqueFd socket_;
+  sys::UniqueFd events_;
   sys::UniqueFd timer_;
-  std::vector<Lease> leases_;
+  std::map<std::uint64_t, Lease> leases_;
+  std::uint64_t next_;
   // What the lease that closed last wished.
   std::uint64_t keep_idle_ms_ = 0;
   bool over_ = false;

@@ -215,7 +215,7 @@ constexpr VerbSpec kRunVerb = {
         "\n"
         "CASEMATE_STATE_DIR in the environment names the directory that holds sandboxes\n"
         "(default: /run/casemate; those of the oci backend beside it), CASEMATE_OCI_RUNTIME the "
-        "runtime of\nthat (default: the first of crun and runc that is there).",
+        "runtime of\nthat (default: the first of crun, runc and runsc that is there).",
     .options = kRunOptions,
     .operands = ValueForm::path,
     .offered_operands = {},

@@ -174,7 +174,9 @@ guest::AgentSandboxParts LocalSandboxes::parts_of(const std::shared_ptr<const He
   // The doors are with the call's programs, and none of them.
   const std::uint64_t own_processes = record.egress == Egress::allowlist ? 1 : 0;
   parts.account = [held, use, own_processes,
-                   layout = held_part(record.groups, record.ungrouped)](std::string_view call) {
+                   layout = record.enclosed ? ControlGroupLayout{}
+                                            : held_part(record.groups, record.ungrouped)](
+                      std::string_view call) {
     return std::make_shared<LocalCallAccounting>(
         layout, held->record.id, std::string(call),
         CallBounds{.pids = held->record.pids + own_processes,
@@ -183,7 +185,10 @@ guest::AgentSandboxParts LocalSandboxes::parts_of(const std::shared_ptr<const He
         std::shared_ptr<const UniqueFd>(held, &held->directory), use);
   };
   parts.environment = record.environment;
-  parts.first_process = [held] { return agent_of(held->directory.get()); };
+  // Who listens for one with a kernel of its own is no process of the sandbox.
+  if (!record.enclosed) {
+    parts.first_process = [held] { return agent_of(held->directory.get()); };
+  }
   if (record.egress == Egress::allowlist) {
     parts.door_rules = door_rules(record.egress_allow);
     EgressOptions egress = options_.egress;

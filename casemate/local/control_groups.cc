@@ -202,6 +202,15 @@ std::vector<std::string> agent_directories(const ControlGroupLayout& layout, std
   return list;
 }
 
+std::vector<std::string> bounded_directories(const ControlGroupLayout& layout,
+                                             std::string_view id) {
+  std::vector<std::string> list;
+  for (const auto& place : {layout.memory, layout.cpu}) {
+    if (place) add_unique(list, programs_group(*place, id));
+  }
+  return list;
+}
+
 std::vector<std::string> call_directories(const ControlGroupLayout& layout, std::string_view id,
                                           std::string_view call) {
   std::vector<std::string> list;

@@ -74,6 +74,8 @@ std::vector<GroupStep> call_steps(const ControlGroupLayout& layout, std::string_
 // order; of the agent's groups; of a call's.
 std::vector<std::string> sandbox_directories(const ControlGroupLayout& layout, std::string_view id);
 std::vector<std::string> agent_directories(const ControlGroupLayout& layout, std::string_view id);
+// Where a sandbox with a kernel of its own lives as a whole.
+std::vector<std::string> bounded_directories(const ControlGroupLayout& layout, std::string_view id);
 std::vector<std::string> call_directories(const ControlGroupLayout& layout, std::string_view id,
                                           std::string_view call);
 // Where a call's programs belong: its own groups, and the ones all calls share.

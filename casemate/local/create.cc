@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <stdio.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -19,6 +21,9 @@ namespace casemate::local {
 using sys::UniqueFd;
 
 namespace {
+
+// What a kernel of a sandbox's own takes for itself, beside what its programs and their files do.
+constexpr std::uint64_t kOwnKernelBytes = 192 * kMiB;
 
 template <std::size_t Bytes>
 void copy_text(char (&to)[Bytes], const std::string& from) {
@@ -55,7 +60,10 @@ HeldSandbox LocalSandboxes::create(
                 .cpu_seconds = 0,
                 .cpu_millis = 0,
                 .disk_bytes = spec.resources.disk_bytes.value,
-                .disk_inodes = spec.resources.disk_inodes.value};
+                .disk_inodes = spec.resources.disk_inodes.value,
+                .enclosed = !engine_->shares_kernel()};
+  Resources bounds = spec.resources;
+  if (record.enclosed) bounds.memory_bytes.value += kOwnKernelBytes;
   const FileLock making =
       FileLock::wait(found.locks(), kNewLock, FileLock::Kind::shared, control, "a sweep");
   std::optional<std::uint64_t> number;
@@ -73,12 +81,12 @@ HeldSandbox LocalSandboxes::create(
     sys::make_directory_at(found.fresh(), record.id.c_str(), 0700);
     UniqueFd directory = open_sandbox(found.fresh(), record.id);
     if (!directory) sys::throw_errno("opening the sandbox's directory");
-    const auto failed = carry_out(sandbox_steps(record.groups, record.id, spec.resources));
+    const auto failed = carry_out(sandbox_steps(record.groups, record.id, bounds));
     record.limits_not_held = settle_limits(spec.resources, declarations(), failed);
     for (const auto& [limit, why] : failed) record.ungrouped.insert(limit);
     if (!failed.contains(Limit::cpu)) {
       if (record.groups.cpu) record.cpu_millis = spec.resources.cpu_millis.value;
-      if (record.groups.accounting && spec.resources.cpu_seconds) {
+      if (record.groups.accounting && spec.resources.cpu_seconds && !record.enclosed) {
         record.cpu_seconds = spec.resources.cpu_seconds->value;
       }
     }
@@ -128,13 +136,20 @@ std::uint64_t LocalSandboxes::ask_keeper(const Record& record, const SandboxSpec
   request.open_files =
       record.limits_not_held.contains(Limit::files) ? 0 : resources.open_files.value;
   // Without the controller the kernel still counts processes by user and user namespace.
-  if (!held_part(record.groups, record.ungrouped).pids) request.processes = resources.pids.value;
+  if (record.enclosed || !held_part(record.groups, record.ungrouped).pids) {
+    request.processes = resources.pids.value;
+  }
   // Beside a counter of the call's it is for a process that nobody looked at in time: later, so
   // that the counter, which names the limit, is first.
   if (resources.cpu_seconds) {
     request.cpu_seconds = resources.cpu_seconds->value + (record.cpu_seconds != 0 ? 1 : 0);
   }
-  const std::vector<UniqueFd> members = open_members(agent_directories(record.groups, record.id));
+  std::vector<UniqueFd> members = open_members(agent_directories(record.groups, record.id));
+  if (record.enclosed) {
+    std::vector<UniqueFd> bounded = open_members(bounded_directories(record.groups, record.id));
+    request.bounded_groups = static_cast<std::uint32_t>(bounded.size());
+    std::ranges::move(bounded, std::back_inserter(members));
+  }
   if (image.held) {
     request.has_image = 1;
     descriptors.push_back(image.held->root.get());

@@ -16,6 +16,9 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
+  // As it is in `declare`. Starts nothing.
+  virtual std::string name() const { return declare({}).name; }
+
   // As the backend declares itself on a machine with that layout of control groups. Cheap; the name
   // never changes.
   virtual BackendDeclarations declare(const ControlGroupLayout& layout) const = 0;
@@ -26,6 +29,10 @@ class Engine {
   // Throws `SandboxUnavailable` where this engine cannot make any sandbox here; before anything
   // else is looked at.
   virtual void check_available() const {}
+
+  // Whether what it makes shares this machine's kernel. Else that bounds a sandbox as a whole only,
+  // by its control groups: calls have none, and pid 1 of the sandbox is no process of this machine.
+  virtual bool shares_kernel() const { return true; }
 
   // Beside the spec, what a sandbox is made with; another one replaces an idle sandbox.
   virtual std::string build() const = 0;

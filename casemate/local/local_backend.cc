@@ -31,9 +31,8 @@ auto as_provider(const Engine& engine, Act&& act) {
   try {
     return act();
   } catch (const std::system_error& error) {
-    throw SandboxUnavailable(
-        fmt::format("the {} backend: {}", engine.declare({}).name, error.what()),
-        provider_hint(error));
+    throw SandboxUnavailable(fmt::format("the {} backend: {}", engine.name(), error.what()),
+                             provider_hint(error));
   }
 }
 
@@ -63,7 +62,7 @@ std::chrono::seconds age_of(const Record& record) {
 
 LocalSandboxes::LocalSandboxes(std::shared_ptr<Engine> engine, LocalOptions options)
     : engine_(std::move(engine)),
-      name_(engine_->declare({}).name),
+      name_(engine_->name()),
       options_(std::move(options)),
       groups_(options_.control_groups == ControlGroups::none ? no_groups() : detect_groups()),
       images_(options_.images),
@@ -192,6 +191,9 @@ bool LocalBackend::dispose_id(std::string_view id) noexcept {
 
 SandboxSnapshot LocalBackend::snapshot(const SandboxKey& key, std::string_view kind,
                                        const CallControl& control) {
+  if (!declarations().capabilities.contains(Capability::snapshot)) {
+    return SandboxBackend::snapshot(key, kind, control);
+  }
   return as_provider(sandboxes_->engine(),
                      [&] { return sandboxes_->snapshot(key, kind, control); });
 }

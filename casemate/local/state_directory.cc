@@ -131,7 +131,9 @@ std::string encode_record(const Record& record) {
                                      {"cpu_seconds", record.cpu_seconds},
                                      {"cpu_millis", record.cpu_millis},
                                      {"disk_bytes", record.disk_bytes},
-                                     {"disk_inodes", record.disk_inodes}});
+                                     {"disk_inodes", record.disk_inodes},
+
+                                     {"enclosed", record.enclosed}});
 }
 
 namespace {
@@ -209,6 +211,7 @@ std::optional<Record> decode_record(std::string_view text) {
     read("cpu_millis", record.cpu_millis, number_of);
     read("disk_bytes", record.disk_bytes, number_of);
     read("disk_inodes", record.disk_inodes, number_of);
+    read("enclosed", record.enclosed, [](const json::value& bit) { return bit.as_bool(); });
     if (!whole || version != kRecordVersion) record.fingerprint.clear();
     return record;
   } catch (const std::exception&) {

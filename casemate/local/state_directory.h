@@ -66,6 +66,8 @@ struct Record {
   // What all its files may take together.
   std::uint64_t disk_bytes = 0;
   std::uint64_t disk_inodes = 0;
+  // It has a kernel of its own (`Engine::shares_kernel`).
+  bool enclosed = false;
   friend bool operator==(const Record&, const Record&) = default;
 };
 

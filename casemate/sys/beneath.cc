@@ -50,23 +50,29 @@ int open_by_kernel(int directory, const std::vector<std::string>& components, in
   return static_cast<int>(syscall(SYS_openat2, directory, path.c_str(), &how, sizeof how));
 }
 
+// Not by O_DIRECTORY with O_NOFOLLOW: gVisor follows a link then.
 UniqueFd open_component(int directory, const std::string& name, int flags) {
-  UniqueFd opened(openat(directory, name.c_str(), flags | O_NOFOLLOW));
-  const int error = errno;
-  // With O_DIRECTORY a link is ENOTDIR, and with O_PATH alone it is opened as itself.
-  struct stat found{};
-  if (opened && (flags & O_PATH) != 0) {
-    found = status_of(opened.get());
-  } else if (!opened && error == ENOTDIR) {
-    if (fstatat(directory, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
-      throw_error(error, "open beneath a directory");
+  const bool only_directories = (flags & O_DIRECTORY) != 0;
+  const int first = only_directories ? O_PATH | O_CLOEXEC : flags;
+  UniqueFd opened(openat(directory, name.c_str(), first | O_NOFOLLOW));
+  if (!opened) {
+    throw_errno("open beneath a directory");
+  }
+  if ((first & O_PATH) != 0) {
+    const struct stat found = status_of(opened.get());
+    // A link is opened as itself.
+    if (S_ISLNK(found.st_mode)) {
+      throw_error(ELOOP, "open beneath a directory");
+    }
+    if (only_directories && !S_ISDIR(found.st_mode)) {
+      throw_error(ENOTDIR, "open beneath a directory");
     }
   }
-  if (S_ISLNK(found.st_mode)) {
-    throw_error(ELOOP, "open beneath a directory");
-  }
-  if (!opened) {
-    throw_error(error, "open beneath a directory");
+  if (only_directories && (flags & O_PATH) == 0) {
+    opened.reset(openat(opened.get(), ".", flags));
+    if (!opened) {
+      throw_errno("open beneath a directory");
+    }
   }
   return opened;
 }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,13 +70,16 @@ void make_undumpable() {
 
 namespace {
 
+// No descriptor is above it. A higher number gVisor takes for a negative one.
+constexpr unsigned kHighest = std::numeric_limits<int>::max();
+
 void close_range_of(unsigned first, unsigned last) {
   if (syscall(SYS_close_range, first, last, 0U) < 0) throw_errno("closing descriptors");
 }
 
 }  // namespace
 
-void close_from(int from) { close_range_of(static_cast<unsigned>(from), ~0U); }
+void close_from(int from) { close_range_of(static_cast<unsigned>(from), kHighest); }
 
 void close_all_except(std::span<const int> kept) {
   std::vector<int> sorted(kept.begin(), kept.end());
@@ -86,7 +90,7 @@ void close_all_except(std::span<const int> kept) {
     if (number > next) close_range_of(next, number - 1);
     next = number + 1;
   }
-  close_range_of(next, ~0U);
+  close_range_of(next, kHighest);
 }
 
 }  // namespace casemate::sys

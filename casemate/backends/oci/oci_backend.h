@@ -18,7 +18,7 @@ inline constexpr std::string_view kOciBackendName = "oci";
 
 struct OciBackendOptions {
   // The OCI runtime: an absolute path, or a name that is looked for in PATH and in the system's own
-  // directories. Empty: the first of crun and runc that is there.
+  // directories. Empty: the first of crun, runc and runsc that is there.
   std::string runtime{};
   // Where sandboxes are found by every process of this user, whatever their runtime; made with mode
   // 700. Empty: as of the linux backend, with "-oci" at the end.
@@ -35,12 +35,13 @@ struct OciBackendOptions {
 // Sandboxes that an OCI runtime makes, by its command line: no daemon. The container has its own
 // namespaces of every kind, the user's among them, and a read-only root; its pid 1 is the guest
 // program, which gives each call a scope of its own, as in the linux backend. Rung `container`: the
-// kernel is shared with the host.
+// kernel is shared with the host. With gVisor's runsc it is not: rung `hardened_container`, seen at
+// each start, and fewer limits that hold.
 //
-// Needs what the linux backend needs, crun or runc, and for an ordinary user a range of user ids
-// (/etc/subuid). What it declares, holds and does not protect is written in README.md beside this
-// header; how long a sandbox lives, at `LocalBackend`. The runtime is asked for its version at the
-// first acquire, and again when its file has changed.
+// Needs what the linux backend needs, a runtime, and for an ordinary user a range of user ids
+// (/etc/subuid); runsc needs root. What it declares, holds and does not protect is written in
+// README.md beside this header; how long a sandbox lives, at `LocalBackend`. The runtime is asked
+// for its version at the first acquire, and again when its file has changed.
 class OciBackend final : public local::LocalBackend {
  public:
   explicit OciBackend(OciBackendOptions options = {});

@@ -7,6 +7,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include <exception>
 #include <utility>
 
 #include "casemate/backends/oci/oci_backend.h"
@@ -42,8 +43,42 @@ bool may_make_groups() { return geteuid() == 0 && local::detect_groups().layout.
 OciEngine::OciEngine(std::string setting, std::string search, std::string state_dir)
     : setting_(std::move(setting)), search_(std::move(search)), state_dir_(std::move(state_dir)) {}
 
+std::string OciEngine::name() const { return std::string(kOciBackendName); }
+
+// A rung that its name alone would give is none: what calls itself runsc is asked, and the kernel
+// of each sandbox is looked at when it is made (guest/agent/enclosure.h).
+bool OciEngine::encloses() const noexcept try {
+  return runtime().family == RuntimeFamily::runsc;
+} catch (const std::exception&) {
+  return false;
+}
+
+bool OciEngine::shares_kernel() const { return !encloses(); }
+
+// One that is called crun or runc promises the lower rung only, and is not started to hear it.
+bool OciEngine::is_worth_asking() const {
+  const std::string path = find_program(setting_, search_).value_or("");
+  if (!path.ends_with("/crun") && !path.ends_with("/runc")) return true;
+  const std::lock_guard lock(mutex_);
+  return asked_ && asked_->path == path;
+}
+
 BackendDeclarations OciEngine::declare(const local::ControlGroupLayout& layout) const {
-  return local::declare(kOciBackendName, Isolation::container, layout);
+  if (!is_worth_asking() || !encloses()) {
+    return local::declare(kOciBackendName, Isolation::container, layout);
+  }
+  BackendDeclarations declared =
+      local::declare(kOciBackendName, Isolation::hardened_container, layout);
+  // Calls have no network of their own there.
+  declared.egress_modes = {Egress::closed};
+  declared.capabilities.erase(Capability::snapshot);
+  // The machine bounds the memory of the whole sandbox, whose kernel ends with it when that is
+  // spent. Of processes that kernel does not count those that nobody waits for, of files none.
+  for (const Limit limit : {Limit::memory, Limit::pids, Limit::disk}) {
+    declared.enforceable_limits.erase(limit);
+  }
+  declared.cpu_seconds_enforceable = false;
+  return declared;
 }
 
 Runtime OciEngine::runtime() const {
@@ -55,7 +90,7 @@ Runtime OciEngine::runtime() const {
           fmt::format("there is no OCI runtime '{}' here", escape_for_display(setting_)),
           "set the backend's runtime to one that is installed");
     }
-    throw SandboxUnavailable("there is no OCI runtime here, neither crun nor runc",
+    throw SandboxUnavailable("there is no OCI runtime here, neither crun, runc nor runsc",
                              "as root: apt-get install crun");
   }
   std::string mark = mark_of(*path);
@@ -91,6 +126,14 @@ std::string OciEngine::build() const {
 
 std::vector<std::string> OciEngine::keeper_arguments() const {
   const Runtime found = runtime();
+  if (found.family == RuntimeFamily::runsc) {
+    // Control groups are ours; files that can be written are memory of the runtime's kernel; what
+    // is only read is served by a process apart from it, with no door to this machine's files.
+    return {"enclosure-keeper", "--",
+            found.path,         "--platform=systrap",
+            "--network=none",   "--overlay2=none",
+            "--ignore-cgroups", "--directfs=false"};
+  }
   std::vector<std::string> words{"runtime-keeper", "--", records()};
   if (found.family == RuntimeFamily::crun) {
     words.insert(words.end(),

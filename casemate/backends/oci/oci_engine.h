@@ -16,15 +16,20 @@ class OciEngine final : public local::Engine {
   // `setting` as in `OciBackendOptions::runtime`, `search` as in PATH; `state_dir` is absolute.
   OciEngine(std::string setting, std::string search, std::string state_dir);
 
+  std::string name() const override;
   BackendDeclarations declare(const local::ControlGroupLayout& layout) const override;
   std::string text() const override;
   void check_available() const override;
+  bool shares_kernel() const override;
   std::string build() const override;
   std::vector<std::string> keeper_arguments() const override;
   bool remove_rest(const std::string& id) noexcept override;
 
  private:
   Runtime runtime() const;
+  // Whether the runtime is one that brings a kernel of its own; false where none can be had.
+  bool encloses() const noexcept;
+  bool is_worth_asking() const;
   std::string records() const { return state_dir_ + "/runtime"; }
 
   const std::string setting_;

@@ -29,7 +29,7 @@ using sys::UniqueFd;
 
 constexpr std::chrono::seconds kPatience{10};
 constexpr std::size_t kMaxVersionBytes = 4096;
-constexpr std::array kFamilies = {RuntimeFamily::crun, RuntimeFamily::runc};
+constexpr std::array kFamilies = {RuntimeFamily::crun, RuntimeFamily::runc, RuntimeFamily::runsc};
 
 bool is_program(const std::string& path) {
   struct stat status{};
@@ -137,9 +137,11 @@ std::string_view to_string(RuntimeFamily family) {
     case RuntimeFamily::crun:
       return "crun";
     case RuntimeFamily::runc:
+      return "runc";
+    case RuntimeFamily::runsc:
       break;
   }
-  return "runc";
+  return "runsc";
 }
 
 std::optional<std::string> find_program(std::string_view setting, std::string_view search) {
@@ -174,14 +176,41 @@ Runtime ask_runtime(const std::string& path) {
     throw SandboxUnavailable(
         fmt::format("{} is no OCI runtime that is known here: it answers --version with \"{}\"",
                     escape_for_display(path), escape_for_display(text.substr(0, text.find('\n')))),
-        "set the backend's runtime to crun or runc");
+        "set the backend's runtime to crun, runc or runsc");
   } catch (const std::system_error& error) {
     throw SandboxUnavailable(fmt::format("the OCI runtime {} cannot be started: {}",
                                          escape_for_display(path), error.what()));
   }
 }
 
+namespace {
+
+// The day of a release, as runsc has it in its version ("release-20240729.0", "0.0~20240729.0");
+// 0 where there is none.
+int day_of(std::string_view version) {
+  constexpr std::string_view kDigits = "0123456789";
+  constexpr std::size_t kDayDigits = 8;
+  while (!version.empty()) {
+    version.remove_prefix(std::min(version.find_first_of(kDigits), version.size()));
+    const std::size_t count = std::min(version.find_first_not_of(kDigits), version.size());
+    int day = 0;
+    if (count == kDayDigits) std::from_chars(version.data(), version.data() + count, day);
+    if (day != 0) return day;
+    version.remove_prefix(count);
+  }
+  return 0;
+}
+
+}  // namespace
+
 std::vector<std::string_view> known_faults(const Runtime& runtime) {
+  if (runtime.family == RuntimeFamily::runsc) {
+    // Debian's first version with the fix; one that names no day may be any.
+    constexpr int kMended = 20240729;
+    const int day = day_of(runtime.version);
+    if (day == 0 || day >= kMended) return {};
+    return {"CVE-2023-7258"};
+  }
   if (runtime.family != RuntimeFamily::runc) return {};
   const std::array<int, 3> version = numbers_of(runtime.version);
   // Mended in 1.2.8, 1.3.3 and 1.4.0 (opencontainers/runc, advisories of November 2025).

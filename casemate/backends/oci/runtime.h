@@ -10,7 +10,7 @@ namespace casemate::oci {
 
 // Runtimes whose command lines are known to the backend. What a program is, it says itself
 // (`--version`); what it is called decides nothing.
-enum class RuntimeFamily : std::uint8_t { crun, runc };
+enum class RuntimeFamily : std::uint8_t { crun, runc, runsc };
 std::string_view to_string(RuntimeFamily family);
 
 struct Runtime {
@@ -23,7 +23,8 @@ struct Runtime {
 };
 
 // The program that a setting means: an absolute path as it stands, a name in the directories of
-// `search` (separated by colons); empty, the first of crun and runc. Absent where there is none.
+// `search` (separated by colons); empty, the first of crun, runc
+// and runsc. Absent where there is none.
 std::optional<std::string> find_program(std::string_view setting, std::string_view search);
 
 // What the text of `--version` says. Absent for a program that is no runtime known here.

@@ -6,6 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "casemate/core/errors.h"
 #include "tests/support/expect_refusal.h"
@@ -35,6 +38,11 @@ TEST(OciRuntime, IsWhatItSaysAndNotWhatItIsCalled) {
   ASSERT_TRUE(runc);
   EXPECT_EQ(runc->family, RuntimeFamily::runc);
   EXPECT_EQ(runc->version, "1.1.5+ds1");
+  const auto runsc =
+      parse_version("/opt/runc", "runsc version release-20240729.0\nspec: 1.1.0-rc.1\n");
+  ASSERT_TRUE(runsc);
+  EXPECT_EQ(runsc->family, RuntimeFamily::runsc);
+  EXPECT_EQ(runsc->version, "release-20240729.0");
   for (const char* other : {"", "\n", "youki version 0.5.0\n", "crun 1.8.1\n", " crun version 1\n",
                             "GNU coreutils\ncrun version 1.8.1\n"}) {
     EXPECT_FALSE(parse_version("/bin/x", other)) << other;
@@ -58,6 +66,20 @@ TEST(OciRuntime, VersionsWithoutPublishedFixesAreNamedByTheirFaults) {
       known_faults({.path = "/bin/x", .family = RuntimeFamily::crun, .version = "1.8.1"}).empty());
 }
 
+TEST(OciRuntime, OfRunscTheDayOfTheReleaseTells) {
+  const auto faults = [](std::string version) {
+    return known_faults(
+        {.path = "/bin/x", .family = RuntimeFamily::runsc, .version = std::move(version)});
+  };
+  for (const char* fixed : {"release-20240729.0", "0.0~20240729.0", "release-20250820.0-6", "",
+                            "VERSION_MISSING", "1.2.3"}) {
+    EXPECT_TRUE(faults(fixed).empty()) << fixed;
+  }
+  for (const char* open : {"release-20230807.0", "0.0~20221219.0", "release-20240728.9"}) {
+    EXPECT_EQ(faults(open), std::vector<std::string_view>{"CVE-2023-7258"}) << open;
+  }
+}
+
 TEST(OciRuntime, IsFoundByPathByNameOrAsTheFirstThatIsThere) {
   const Scratch scratch;
   const fs::path first = scratch / "first";
@@ -66,6 +88,8 @@ TEST(OciRuntime, IsFoundByPathByNameOrAsTheFirstThatIsThere) {
   fs::create_directory(second);
   const std::string search = first.native() + ":" + second.native();
   EXPECT_EQ(find_program("", search), std::nullopt);
+  write_script(second / "runsc", "");
+  EXPECT_EQ(find_program("", search), (second / "runsc").native());
   write_script(second / "runc", "");
   EXPECT_EQ(find_program("", search), (second / "runc").native());
   write_script(second / "crun", "");

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -16,16 +17,19 @@
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 #include "casemate/guest/agent/account_files.h"
 #include "casemate/guest/agent/descendants.h"
+#include "casemate/guest/agent/enclosed_mounts.h"
 #include "casemate/guest/agent/remove_tree.h"
 #include "casemate/guest/agent/seccomp.h"
 #include "casemate/guest/protocol.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
 #include "casemate/sys/poll.h"
+#include "casemate/sys/process.h"
 
 namespace casemate::guest {
 namespace {
@@ -35,6 +39,8 @@ using Clock = std::chrono::steady_clock;
 constexpr char kHome[] = "/home/user";
 // Root's, on a file system of its own: what is bound here stays what it is.
 constexpr char kSocketDirectory[] = "/casemate/calls";
+// Version 1, as gVisor has it.
+constexpr char kProcessGroups[] = "/sys/fs/cgroup/pids";
 // Past so many tries to kill what descends from an exec, all of its call is killed.
 constexpr int kPatientKills = 8;
 // A process that SIGKILL does not end in this time hangs in the kernel: its end is not known.
@@ -85,6 +91,24 @@ void make_directory(const std::string& path, unsigned user, unsigned group, unsi
   if (chown(path.c_str(), user, group) < 0) sys::throw_errno("giving away " + path);
 }
 
+std::string process_group(unsigned user) {
+  return std::string(kProcessGroups) + "/casemate-" + std::to_string(user);
+}
+
+// Returns how programs join it.
+sys::UniqueFd make_process_group(unsigned user, std::uint64_t most) {
+  const std::string group = process_group(user);
+  if (mkdir(group.c_str(), 0755) < 0) sys::throw_errno("making " + group);
+  // gVisor lets one more in than it is told, as of 2024.
+  sys::write_control_file_at(AT_FDCWD, (group + "/pids.max").c_str(), std::to_string(most - 1));
+  return sys::open_at(AT_FDCWD, (group + "/cgroup.procs").c_str(), O_WRONLY);
+}
+
+// Once it has no processes. Quiet where there is none.
+bool remove_process_group(unsigned user) {
+  return rmdir(process_group(user).c_str()) == 0 || errno == ENOENT;
+}
+
 bool remove_in(const std::string& directory, const std::string& name) {
   const sys::UniqueFd opened = sys::open_at(AT_FDCWD, directory.c_str(), O_PATH | O_DIRECTORY);
   return remove_tree(opened.get(), name) == 0;
@@ -99,8 +123,16 @@ void AccountPlace::prepare_sandbox(const Config& config) {
   share_directory(kHome, config.shared_id, 0775);
 }
 
+pid_t AccountPlace::clone_call(const Config& config) {
+  if (config.own_kernel) return sys::clone_process(CLONE_NEWNS | CLONE_NEWIPC);
+  const pid_t pid = fork();
+  if (pid < 0) sys::throw_errno("cloning a process");
+  return pid;
+}
+
 void AccountPlace::open_call_scope(std::string_view id, HostSockets sockets) {
   become_subreaper();
+  if (config_.own_kernel) mount_call_directories(config_.directory_bytes);
   const std::string directory = config_.work_dir + "/" + std::string(id);
   // Its group is the call's own, and the shared one's rule ends here. Its owner is not: who owns a
   // directory may rename it, and it would not be found when the call ends.
@@ -111,6 +143,7 @@ void AccountPlace::open_call_scope(std::string_view id, HostSockets sockets) {
   make_directory(directory + "/work", id_, id_, 0755);
   if (chmod(directory.c_str(), 0770) < 0) sys::throw_errno("opening " + directory);
   if (sockets == HostSockets::yes) make_directory(socket_directory(id), 0, id_, 0750);
+  if (config_.processes > 0) group_ = make_process_group(id_, config_.processes);
 }
 
 std::string AccountPlace::socket_directory(std::string_view id) const {
@@ -122,12 +155,21 @@ bool AccountPlace::close_call_scope(std::string_view id) noexcept try {
   as_user(id_, config_.shared_id, [] { remove_ipc_objects(); });
   const bool temporary_gone = remove_temporary_files(id_);
   const bool sockets_gone = remove_in(kSocketDirectory, name);
-  return remove_in(config_.work_dir, name) && temporary_gone && sockets_gone;
+  const bool group_gone = config_.processes == 0 || remove_process_group(id_);
+  return remove_in(config_.work_dir, name) && temporary_gone && sockets_gone && group_gone;
 } catch (const std::exception&) {
   return false;
 }
 
-pid_t AccountPlace::clone_exec_init() { return fork(); }
+pid_t AccountPlace::clone_exec_init() {
+  if (!config_.own_kernel) return fork();
+  try {
+    return sys::clone_process(CLONE_NEWPID | CLONE_NEWNS);
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+    return -1;
+  }
+}
 
 bool AccountPlace::end_leftovers() noexcept try {
   const auto until = Clock::now() + kReapPatience;
@@ -139,7 +181,11 @@ bool AccountPlace::end_leftovers() noexcept try {
 }
 
 void AccountPlace::enter_exec_scope() {
-  become_subreaper();
+  if (config_.own_kernel) {
+    mount_own_processes();
+  } else {
+    become_subreaper();
+  }
   before_ = read_refusals();
 }
 
@@ -149,6 +195,11 @@ void AccountPlace::give_pipe(int pipe) {
 
 void AccountPlace::kill_exec_scope() noexcept try {
   if (!has_children()) return;
+  if (config_.own_kernel) {
+    // All that its pid namespace has.
+    kill(-1, SIGKILL);
+    return;
+  }
   if (++kills_ > kPatientKills) return kill_all_of(id_, config_.shared_id);
   kill_descendants();
 } catch (const std::exception&) {
@@ -173,6 +224,12 @@ Place::Refused AccountPlace::refused() noexcept {
   return {.forks = now.forks > before_.forks, .memory = now.memory_kills > before_.memory_kills};
 }
 
+int AccountPlace::join_groups(std::span<const int> groups) noexcept {
+  if (const int error = Place::join_groups(groups)) return error;
+  if (!group_) return 0;
+  return write(group_.get(), "0", 1) == 1 ? 0 : errno;
+}
+
 int AccountPlace::become_user() noexcept { return take_ids(id_); }
 
 // It is its real and its saved id that others may signal a process by.
@@ -184,7 +241,8 @@ int AccountPlace::take_ids(unsigned signalled_by) const noexcept {
   if (syscall(SYS_setresgid, id_, id_, id_) < 0) return errno;
   if (syscall(SYS_setresuid, signalled_by, id_, signalled_by) < 0) return errno;
   // Leaving user 0 empties the effective and permitted sets; the inheritable one stays.
-  if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0) return errno;
+  // EINVAL: a kernel that has no such set (gVisor's).
+  if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL) return errno;
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   const __user_cap_data_struct empty[2]{};
   return syscall(SYS_capset, &header, empty) < 0 ? errno : 0;
@@ -235,6 +293,7 @@ bool clear_account(const AccountPlace::Config& config, unsigned id) noexcept try
   bool gone = !has_processes(id);
   as_user(id, config.shared_id, [] { remove_ipc_objects(); });
   gone = remove_temporary_files(id) && gone;
+  gone = (config.processes == 0 || remove_process_group(id)) && gone;
   for (const std::string& directory : {std::string(kSocketDirectory), config.work_dir}) {
     const sys::UniqueFd opened =
         sys::open_at(AT_FDCWD, directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);

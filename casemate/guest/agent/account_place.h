@@ -3,18 +3,20 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "casemate/guest/agent/place.h"
 #include "casemate/guest/agent/refusals.h"
+#include "casemate/sys/unique_fd.h"
 
 namespace casemate::guest {
 
-// A place whose boundary somebody else drew and in which no namespace can be made: an engine's
-// container with no right but those to change and use user ids. There a user id (and a group id of
-// the same number) of its own is each call's scope: when the call ends, every process of that id is
-// killed and was reaped, and its files are gone.
+// A place whose boundary somebody else drew: an engine's container with no right but those to
+// change and use user ids, in which no namespace can be made (but see `Config::own_kernel`). There
+// a user id (and a group id of the same number) of its own is each call's scope: when the call
+// ends, every process of that id is killed and was reaped, and its files are gone.
 //
 // Calls cannot signal, trace or read each other, nor see into each other's directories. They do see
 // the names and arguments of each other's processes in /proc, share /tmp, /var/tmp, /dev/shm and
@@ -32,9 +34,21 @@ class AccountPlace final : public Place {
     // Bounds of the programs (RLIMIT_NOFILE, RLIMIT_CPU); 0 leaves what is inherited.
     std::uint64_t open_files = 0;
     std::uint64_t cpu_seconds = 0;
+    // The container has a kernel of its own that lets its root make namespaces (gVisor's): a call
+    // has its own /tmp, /dev/shm and System V IPC, and an exec a pid namespace, which is then its
+    // scope. Such a kernel shows each process to all others, whoever they are.
+    bool own_kernel = false;
+    // There, most processes and threads of a call, by a control group of its own, for which the
+    // container has the hierarchy of that controller. Processes that have ended are not counted.
+    std::uint64_t processes = 0;
+    // There, bytes of each directory of a call.
+    std::uint64_t directory_bytes = 0;
     // Of the sandbox: what all its calls may write is this group's. No process's user.
     unsigned shared_id = 0;
   };
+
+  // Like fork, for what becomes a call process. Throws `std::system_error`.
+  static pid_t clone_call(const Config& config);
 
   // In the call process, user 0 with the capabilities CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID and
   // SETUID, umask 0. `id` is a user and group id that no other call has.
@@ -55,6 +69,7 @@ class AccountPlace final : public Place {
   void kill_exec_scope() noexcept override;
   DiskFull disk_full() const noexcept override;
   Refused refused() noexcept override;
+  int join_groups(std::span<const int> groups) noexcept override;
   int become_user() noexcept override;
   int become_file_worker() noexcept override;
   int confine_program() noexcept override;
@@ -65,6 +80,8 @@ class AccountPlace final : public Place {
 
   Config config_;
   unsigned id_;
+  // By which programs join the call's group.
+  sys::UniqueFd group_;
   // When the exec began.
   Refusals before_;
   // How often the exec's processes were to be killed.

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <limits>
 
 namespace casemate::guest {
 namespace {
@@ -84,7 +85,8 @@ int execute(const ProgramImage& image) {
   if (dup2(descriptors.in, 0) < 0 || dup2(descriptors.out, 1) < 0 || dup2(descriptors.err, 2) < 0) {
     give_up(report, Stage::prepare, errno);
   }
-  if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) give_up(report, Stage::prepare, errno);
+  constexpr unsigned kHighest = std::numeric_limits<int>::max();
+  if (close_range(3, kHighest, CLOSE_RANGE_CLOEXEC) != 0) give_up(report, Stage::prepare, errno);
   if (const int error = place.become_user(); error != 0) give_up(report, Stage::prepare, error);
   // As the user: a directory it may not enter is refused here.
   if (fchdir(descriptors.directory) != 0) give_up(report, Stage::directory, errno);

@@ -114,7 +114,8 @@ bool ends_within(const char* text, std::size_t bytes) { return strnlen(text, byt
 
 bool is_sound(const CreateSandbox& request, std::size_t descriptors) {
   if (request.number == 0 || request.control_groups > kMaxControlGroups) return false;
-  if (request.has_image > 1 || descriptors < 2 + request.has_image) return false;
+  if (request.has_image > 1) return false;
+  if (descriptors < std::uint64_t{2} + request.has_image + request.bounded_groups) return false;
   if (!ends_within(request.id, sizeof request.id)) return false;
   if (!ends_within(request.work_dir, sizeof request.work_dir)) return false;
   if (request.work_dir[0] != '/' || request.work_dir[1] == '\0') return false;

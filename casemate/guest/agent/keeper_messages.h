@@ -37,7 +37,8 @@ inline constexpr std::size_t kControlGroupPathBytes = 256;
 // the sandbox's end of a connection that is its first lease, then, with `has_image`, the image's
 // root directory (the agent keeps that descriptor, and with it the lock it carries, as long as it
 // lives), then, of each group that the agent shall live in, the open file by which it joins (see
-// `Place`).
+// `Place`), and the same of the `bounded_groups` in which a sandbox with a kernel of its own lives
+// as a whole.
 struct CreateSandbox {
   // Repeated in the answer. Above 0.
   std::uint64_t number;
@@ -47,6 +48,7 @@ struct CreateSandbox {
   std::uint32_t control_groups;
   // 0: the machine's own programs, image `host`.
   std::uint32_t has_image;
+  std::uint32_t bounded_groups;
   // Absolute paths of the sandbox's control groups, to be removed at its end.
   char control_group_paths[kMaxControlGroups][kControlGroupPathBytes];
   // What the first lease wishes, as in `LeaseRequest`.

@@ -5,12 +5,17 @@
 //                                         has an OCI runtime make them: STATE is where that keeps
 //                                         its records, GROUPS a `RuntimeGroups` by name
 //   agent                                 pid 1 of such a container
+//   enclosure-keeper -- RUNTIME [OPTION...]
+//                                         has an OCI runtime make them that brings a kernel of its
+//                                         own
+//   enclosed WORK_DIR FILES PROCESSES SECONDS BYTES
+//                                         pid 1 of such a container (enclosed_agent.h)
 //   stream AGENT_SOCKET [PORT]            beside an agent, the end of a multiplexed stream: its
 //                                         standard input and output, or a serial port's file
 //   container WORK_DIR FILES SECONDS IDLE the first process of an engine's container, with what the
 //                                         host wrote on its command line (container_agent.h)
 //
-// A host starts it as one of the first two, with one seqpacket socket as descriptor 3; IDS are the
+// A host starts it as a keeper, with one seqpacket socket as descriptor 3; IDS are the
 // subordinate ids of its user. The other roles are clones of that process, or started by the
 // runtime.
 
@@ -35,6 +40,7 @@
 #include "casemate/guest/agent/agent.h"
 #include "casemate/guest/agent/container_agent.h"
 #include "casemate/guest/agent/container_config.h"
+#include "casemate/guest/agent/enclosed_agent.h"
 #include "casemate/guest/agent/keeper.h"
 #include "casemate/guest/agent/serve_stream.h"
 #include "casemate/guest/agent/starter.h"
@@ -114,6 +120,21 @@ std::optional<ContainerPlan> container_plan(const std::vector<std::string>& word
       .work_dir = words[0], .open_files = *files, .cpu_seconds = *seconds, .keep_idle_ms = *idle};
 }
 
+// As `encode(EnclosedPlan)` writes them.
+std::optional<EnclosedPlan> enclosed_plan(const std::vector<std::string>& words) {
+  if (words.size() != 5) return std::nullopt;
+  const auto files = number(words[1]);
+  const auto processes = number(words[2]);
+  const auto seconds = number(words[3]);
+  const auto bytes = number(words[4]);
+  if (!files || !processes || !seconds || !bytes) return std::nullopt;
+  return EnclosedPlan{.work_dir = words[0],
+                      .open_files = *files,
+                      .processes = *processes,
+                      .cpu_seconds = *seconds,
+                      .directory_bytes = *bytes};
+}
+
 std::optional<RuntimeGroups> parse_groups(std::string_view text) {
   if (text == "unnamed") return RuntimeGroups::unnamed;
   if (text == "hidden") return RuntimeGroups::hidden;
@@ -144,6 +165,10 @@ int run(std::vector<std::string> words) {
     if (const auto plan = container_plan(words)) return run_container_agent(*plan);
     return 2;
   }
+  if (role == "enclosed") {
+    if (const auto plan = enclosed_plan(words)) return run_enclosed_agent(*plan);
+    return 2;
+  }
   std::optional<SubordinateIds> subordinate;
   if (!words.empty() && words.front() != "--") {
     subordinate = decode_subordinate_ids(words.front());
@@ -152,6 +177,11 @@ int run(std::vector<std::string> words) {
   }
   if (role == "keeper" && words.empty()) {
     return start_keeper([&] { return make_clone_starter(subordinate); });
+  }
+  if (role == "enclosure-keeper" && words.size() >= 2 && words[0] == "--" &&
+      words[1].starts_with('/')) {
+    words.erase(words.begin());
+    return start_keeper([&] { return make_enclosure_starter(words); });
   }
   if (role == "runtime-keeper") {
     if (const auto plan = parse_runtime(words)) {

@@ -36,6 +36,19 @@ bool is_dots(const char* name) {
   return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0;
 }
 
+// -1 with errno; ELOOP for a link. Not by O_DIRECTORY with O_NOFOLLOW alone: gVisor follows a link
+// then.
+int open_subdirectory(int directory, const char* name) {
+  const sys::UniqueFd found(openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status{};
+  if (!found || fstat(found.get(), &status) != 0) return -1;
+  if (!S_ISDIR(status.st_mode)) {
+    errno = S_ISLNK(status.st_mode) ? ELOOP : ENOTDIR;
+    return -1;
+  }
+  return openat(found.get(), ".", kDirectoryFlags);
+}
+
 // A second open file description of the same directory, so that its offset is its own.
 Directory read_from_start(int directory) {
   sys::UniqueFd copy(openat(directory, ".", kDirectoryFlags));
@@ -94,7 +107,7 @@ Outcome one_pass(int top, const std::string& name) {
     // Down into `child`.
     struct stat here{};
     if (fstat(current.get(), &here) != 0) return {Pass::failed, errno};
-    sys::UniqueFd below(openat(current.get(), child.c_str(), kDirectoryFlags));
+    sys::UniqueFd below(open_subdirectory(current.get(), child.c_str()));
     if (!below) {
       const bool changed = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
       return {changed ? Pass::moved : Pass::failed, errno};

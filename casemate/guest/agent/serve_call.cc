@@ -41,10 +41,23 @@ constexpr std::size_t kMaxChildren = 256;
 // A child that SIGKILL does not end in this time hangs in the kernel: its end is not known.
 constexpr auto kReapPatience = std::chrono::seconds(8);
 
+// Empty where the kernel has no descriptors for processes (gVisor's).
 sys::UniqueFd open_pidfd(pid_t pid) {
   sys::UniqueFd fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (!fd) sys::throw_errno("pidfd_open");
+  if (!fd && errno != ENOSYS) sys::throw_errno("pidfd_open");
   return fd;
+}
+
+// There, a pipe instead of it: readable once the process that alone has the other end has ended.
+struct Lifeline {
+  sys::UniqueFd watched;
+  sys::UniqueFd held;
+};
+
+Lifeline make_lifeline() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) sys::throw_errno("pipe2");
+  return {sys::UniqueFd(ends[0]), sys::UniqueFd(ends[1])};
 }
 
 // Descriptors 0, 1 and 2 exist, so that no pipe of a program can get their numbers.
@@ -77,6 +90,11 @@ class CallProcess {
     static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
     static_cast<void>(std::signal(SIGCHLD, SIG_DFL));
     self_ = open_pidfd(getpid());
+    if (!self_) {
+      Lifeline own = make_lifeline();
+      self_ = std::move(own.watched);
+      lifeline_ = std::move(own.held);
+    }
     if (!open()) return 1;
     const End end = serve();
     bool known = end_children();
@@ -157,7 +175,8 @@ class CallProcess {
     }
     place_.enter_call_network(addresses);
     Doors doors({.rules = std::move(rules), .host_path = host_path});
-    const pid_t pid = place_.clone_exec_init();
+    sys::UniqueFd alive;
+    const pid_t pid = clone_child(/*exec=*/true, alive);
     if (pid < 0) sys::throw_errno("cloning the doors");
     if (pid == 0) {
       control_.reset();
@@ -166,13 +185,33 @@ class CallProcess {
       for (const sys::UniqueFd& group : groups_) groups.push_back(group.get());
       _exit(run_doors(doors, groups, std::move(self_), place_));
     }
-    keep_child(pid, /*stays=*/false);
+    keep_child(pid, std::move(alive), /*stays=*/false);
     return doors.proxy_port();
   }
 
-  void keep_child(pid_t pid, bool stays) {
+  // As fork, with errno. Where it takes a lifeline to see the child's end, `alive` is that; the
+  // child keeps its own end of it, and no other's, until it ends.
+  pid_t clone_child(bool exec, sys::UniqueFd& alive) {
+    Lifeline line;
     try {
-      children_.push_back({pid, open_pidfd(pid), stays});
+      if (lifeline_) line = make_lifeline();
+    } catch (const std::system_error& error) {
+      errno = error.code().value();
+      return -1;
+    }
+    const pid_t pid = exec ? place_.clone_exec_init() : fork();
+    if (pid == 0) {
+      lifeline_ = std::move(line.held);
+    } else {
+      alive = std::move(line.watched);
+    }
+    return pid;
+  }
+
+  void keep_child(pid_t pid, sys::UniqueFd alive, bool stays) {
+    try {
+      if (!alive) alive = open_pidfd(pid);
+      children_.push_back({pid, std::move(alive), stays});
     } catch (...) {
       kill(pid, SIGKILL);
       waitpid(pid, nullptr, 0);
@@ -228,9 +267,10 @@ class CallProcess {
   }
 
   void attach(AttachKind kind, sys::UniqueFd connection) {
+    sys::UniqueFd alive;
     const pid_t pid = children_.size() >= kMaxChildren
                           ? (errno = EAGAIN, -1)
-                          : (kind != AttachKind::files ? place_.clone_exec_init() : fork());
+                          : clone_child(kind != AttachKind::files, alive);
     if (pid < 0) {
       const Failure failure{FailureReason::no_resources, errno, "cloning"};
       FrameWriter writer(connection.get());
@@ -251,7 +291,7 @@ class CallProcess {
       budget_.reset();
       _exit(serve_files(std::move(connection), std::move(self_), place_));
     }
-    keep_child(pid, kind == AttachKind::resident);
+    keep_child(pid, std::move(alive), kind == AttachKind::resident);
   }
 
   // Kills and reaps every child but those that stay. True when that is known.
@@ -290,7 +330,10 @@ class CallProcess {
   sys::UniqueFd control_;
   FrameReader reader_;
   FrameWriter writer_;
+  // Readable by its children when this process has ended; `lifeline_`, where there is one, is held
+  // by this process alone.
   sys::UniqueFd self_;
+  sys::UniqueFd lifeline_;
   std::vector<sys::UniqueFd> groups_;
   std::optional<CpuBudgetMeter> budget_;
   std::string id_;

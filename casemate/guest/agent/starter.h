@@ -100,4 +100,8 @@ struct RuntimePlan {
 std::unique_ptr<Starter> make_runtime_starter(RuntimePlan plan,
                                               const std::optional<SubordinateIds>& subordinate);
 
+// Has a runtime that brings a kernel of its own (gVisor's) start each sandbox, with a process of
+// the machine's that keeps it (enclosure.h). `command` is an absolute path, and global options.
+std::unique_ptr<Starter> make_enclosure_starter(std::vector<std::string> command);
+
 }  // namespace casemate::guest

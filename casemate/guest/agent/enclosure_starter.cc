@@ -1,0 +1,77 @@
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "casemate/guest/agent/enclosure.h"
+#include "casemate/guest/agent/identity.h"
+#include "casemate/guest/agent/rootfs.h"
+#include "casemate/guest/agent/starter.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/process.h"
+#include "casemate/sys/socket.h"
+
+namespace casemate::guest {
+namespace {
+
+using sys::UniqueFd;
+
+class EnclosureStarter final : public Starter {
+ public:
+  explicit EnclosureStarter(std::vector<std::string> command)
+      : command_(std::move(command)), self_(sys::open_pid(getpid())) {}
+
+  void get_ready() override {
+    if (refused_) throw *refused_;
+    if (template_) return;
+    try {
+      // The kernel of the enclosure has user ids enough; whom this machine sees is the runtime's
+      // to choose, which takes the machine's root.
+      identity_.emplace(std::nullopt);
+      if (!identity_->is_root_here()) {
+        sys::throw_error(EPERM, "starting a runtime with a kernel of its own as an ordinary user");
+      }
+      template_.emplace(kContainerTemplate);
+    } catch (const std::system_error& error) {
+      refused_ = error;
+      throw;
+    }
+  }
+
+  bool refused() const noexcept override { return refused_.has_value(); }
+  std::string description() const override { return "a kernel of their own"; }
+
+  void start(StartPlan plan, KeptSandbox& sandbox) override {
+    auto [ours, enclosures] = sys::socket_pair(sys::SocketType::seqpacket);
+    EnclosureParts parts{.start = std::move(plan),
+                         .command = command_,
+                         .root = &*template_,
+                         .status = std::move(enclosures),
+                         .keeper = UniqueFd(fcntl(self_.get(), F_DUPFD_CLOEXEC, 0))};
+    const pid_t pid = sys::clone_process(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC);
+    if (pid == 0) run_enclosure(std::move(parts));
+    sandbox.pid = pid;
+    sandbox.status = std::move(ours);
+  }
+
+ private:
+  const std::vector<std::string> command_;
+  UniqueFd self_;
+  std::optional<KeeperIdentity> identity_;
+  // As in the clone starter.
+  std::optional<std::system_error> refused_;
+  std::optional<RootTemplate> template_;
+};
+
+}  // namespace
+
+std::unique_ptr<Starter> make_enclosure_starter(std::vector<std::string> command) {
+  return std::make_unique<EnclosureStarter>(std::move(command));
+}
+
+}  // namespace casemate::guest

@@ -20,17 +20,19 @@ function(casemate_manifest_line kind name label program not_sanitized)
         "${kind}\t${name}\t${label}\t${program}\t${reason}\n")
 endfunction()
 
-# casemate_test(<name> FILES <file>... [DEPS <target>...] [LABEL <label>] [NOT_SANITIZED <reason>])
+# casemate_test(<name> FILES <file>... [DEPS <target>...] [RUNS <target>...] [LABEL <label>]
+#               [NOT_SANITIZED <reason>])
 #
 # One GoogleTest program <name>_test, linked with casemate_<name> if there is such a module, with
 # gmock and with rapidcheck (include gtest before it). LABEL, for choosing what to run: `unit` unless
-# given; `linux` for what needs the kernel's sandboxing. NOT_SANITIZED: why the program cannot run in
+# given; `linux` for what needs the kernel's sandboxing. RUNS: programs of ours that the tests start,
+# built with them. NOT_SANITIZED: why the program cannot run in
 # a sanitizer build; it is listed as skipped there.
 function(casemate_test name)
     if(NOT CASEMATE_BUILD_TESTS)
         return()
     endif()
-    cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;NOT_SANITIZED" "FILES;DEPS")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;NOT_SANITIZED" "FILES;DEPS;RUNS")
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "casemate_test(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
     endif()
@@ -44,6 +46,9 @@ function(casemate_test name)
     # The code under test keeps its preset's optimisation; that of the tests themselves is a third of
     # the time that their build takes. A fortified call would need it.
     target_compile_options(${name}_test PRIVATE -O0 -U_FORTIFY_SOURCE)
+    if(arg_RUNS)
+        add_dependencies(${name}_test ${arg_RUNS})
+    endif()
     if(TARGET casemate_${name})
         target_link_libraries(${name}_test PRIVATE casemate_${name})
     endif()

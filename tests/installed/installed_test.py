@@ -140,6 +140,14 @@ class Installed(unittest.TestCase):
         self.assertTrue(installed)
         self.assertEqual(installed - built, set())
 
+    def test_the_tree_is_configured_where_no_test_library_is(self):
+        """As `make run` finds a user's machine."""
+        with tempfile.TemporaryDirectory() as build:
+            run("cmake", "--preset", "release", "-B", build, "-DCASEMATE_TESTS=OFF")
+            plan = run("ninja", "-C", build, "-t", "commands", "casemate_program")
+        self.assertIn("apps/casemate/main.cc", plan)
+        self.assertNotIn("gtest", plan)
+
     def test_a_project_finds_and_links_it(self):
         source = Path(self.folder.name) / "host"
         source.mkdir()

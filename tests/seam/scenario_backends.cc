@@ -59,7 +59,14 @@ Made make_linux(const std::filesystem::path& state) {
   // What an ordinary user may not bound is compared nowhere; its suites run as one elsewhere.
   if (geteuid() != 0)
     return {.missing = "limits are compared, and root is who may set all of them"};
-  return tried(std::make_shared<LinuxBackend>(LinuxBackendOptions{.state_dir = state.string()}));
+  Made made =
+      tried(std::make_shared<LinuxBackend>(LinuxBackendOptions{.state_dir = state.string()}));
+  if (!made.backend) return made;
+  const auto held = made.backend->declarations().enforceable_limits;
+  for (const Limit limit : {Limit::memory, Limit::pids, Limit::disk, Limit::cpu}) {
+    if (!held.contains(limit)) return {.missing = "limits are compared, and not all are held here"};
+  }
+  return made;
 }
 
 Made make_oci(const std::string& runtime, const std::filesystem::path& state) {
@@ -92,8 +99,13 @@ BackendUnderTest engine_of(const std::string& kind) {
 
 const std::vector<BackendUnderTest>& backends_under_test() {
   static const std::vector<BackendUnderTest> all{
-      {kReference, make_linux}, oci_with("crun"),    oci_with("runc"),
-      engine_of("docker"),      engine_of("podman"), {kWithoutABoundary, make_plain},
+      {kReference, make_linux},
+      oci_with("crun"),
+      oci_with("runc"),
+      oci_with("runsc"),
+      engine_of("docker"),
+      engine_of("podman"),
+      {kWithoutABoundary, make_plain},
   };
   return all;
 }

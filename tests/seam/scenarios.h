@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "casemate/core/backend.h"
+#include "casemate/core/vocabulary.h"
 
 namespace casemate::seam {
 
@@ -26,8 +27,10 @@ struct Scenario {
   std::vector<std::string> outputs{};
   std::chrono::seconds timeout{60};
   std::uint64_t capture_bytes = 64 * 1024;
-  // It shows a boundary or a limit, or would do harm without one.
+  // It shows a boundary.
   bool needs_boundary = true;
+  // What it uses up; runs only where a backend says that it holds that.
+  std::optional<Limit> uses_up{};
 };
 
 const std::vector<Scenario>& scenarios();

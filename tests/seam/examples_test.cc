@@ -10,6 +10,8 @@
 #include <string>
 
 #include "casemate/backends/linux/linux_backend.h"
+#include "casemate/backends/oci/oci_backend.h"
+#include "casemate/backends/oci/runtime.h"
 #include "tests/docker/engines.h"
 #include "tests/support/scratch.h"
 
@@ -103,6 +105,28 @@ TEST_P(Examples, TheRouterTellsTwoBackendsApart) {
 }
 
 }  // namespace
+
+// A floor tells them apart where one has a kernel of its own.
+TEST(ExamplesWithRunsc, TheRouterGivesAnotherKernelToWhoAsksForOne) {
+  if (!oci::find_program("runsc", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")) {
+    GTEST_SKIP() << "the OCI runtime runsc is not installed";
+  }
+  const Scratch scratch;
+  const std::string state = scratch.path() / "state";
+  for (const auto& probe : {LinuxBackend({.state_dir = state + "-linux"}).probe(),
+                            OciBackend({.runtime = "runsc", .state_dir = state}).probe()}) {
+    if (!probe.available) GTEST_SKIP() << "one of the two does not work here: " << probe.reason;
+  }
+  const Ran ran = run_example("router_two_backends", "oci:runsc none " + state);
+  ASSERT_EQ(ran.status, 0) << ran.said;
+  EXPECT_THAT(ran.said, HasSubstr("may reach example.org\n"
+                                  "  oci: SandboxEgressNotEnforced: "));
+  EXPECT_THAT(ran.said, HasSubstr("  ran on linux, container: 42\n"
+                                  "not on the host's kernel\n"
+                                  "  oci: can serve it\n"
+                                  "  linux: SandboxBackendNotPermitted: "));
+  EXPECT_THAT(ran.said, HasSubstr("  ran on oci, hardened_container: 42\nkeeps snapshots\n"));
+}
 
 TEST(ExamplesWithoutAnEngine, SayWhereTheyLooked) {
   const Scratch scratch;

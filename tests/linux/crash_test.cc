@@ -160,11 +160,15 @@ TEST_F(LinuxCrash, ADisposeAfterAWipeIsQuiet) {
 // LC-08
 TEST_F(LinuxCrash, AnAcquireThatRacesAnIdleEndGetsALivingSandbox) {
   SandboxSpec patient = spec();
-  patient.keep_idle = 5ms;
+  // Longer than an acquire takes on this machine now, or none could come in time.
+  const auto begun = std::chrono::steady_clock::now();
+  another_backend()->acquire(key(), patient, {});
+  const auto took = std::chrono::steady_clock::now() - begun;
+  patient.keep_idle = 5ms + std::chrono::duration_cast<std::chrono::milliseconds>(took);
   int reused = 0;
   for (int round = 0; round < 60; ++round) {
     another_backend()->acquire(key(), patient, {});
-    const auto until = std::chrono::steady_clock::now() + round * 200us;
+    const auto until = std::chrono::steady_clock::now() + round * patient.keep_idle / 25;
     while (std::chrono::steady_clock::now() < until) {
     }
     const auto host = another_backend();

@@ -168,6 +168,8 @@ std::span<const Probe> probes_of(Suite suite) {
       return egress_probes();
     case Suite::host_tools:
       return host_tools_probes();
+    case Suite::snapshot:
+      return snapshot_probes();
     case Suite::usability:
       return usability_probes();
     case Suite::rung:

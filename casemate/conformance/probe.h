@@ -41,6 +41,7 @@ std::span<const Probe> files_delete_probes();
 std::span<const Probe> exec_probes();
 std::span<const Probe> egress_probes();
 std::span<const Probe> host_tools_probes();
+std::span<const Probe> snapshot_probes();
 std::span<const Probe> usability_probes();
 std::span<const Probe> rung_probes();
 // By subject; all of them together, and each table.

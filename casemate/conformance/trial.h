@@ -57,6 +57,9 @@ class Trial {
   };
   explicit Trial(Parts parts);
 
+  // The subject's, and the key that the run's own sandbox has.
+  SandboxBackend& backend() { return parts_.subject.backend(); }
+  const SandboxKey& key() const { return parts_.key; }
   Sandbox& sandbox() { return parts_.sandbox; }
   Call& call() { return parts_.call; }
   const CallControl& control() const { return parts_.control; }

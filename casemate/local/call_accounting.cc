@@ -81,6 +81,11 @@ LocalCallAccounting::~LocalCallAccounting() {
 
 void LocalCallAccounting::take_into_use() { busy_.emplace(take_busy_lock(directory_->get())); }
 
+// A program that stays has a mark of its own.
+void LocalCallAccounting::closed(bool known) noexcept {
+  if (known) busy_.reset();
+}
+
 std::vector<int> LocalCallAccounting::groups() const {
   std::vector<int> numbers;
   for (const sys::UniqueFd& member : members_) numbers.push_back(member.get());

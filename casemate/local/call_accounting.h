@@ -45,6 +45,7 @@ class LocalCallAccounting final : public guest::CallAccounting {
   std::optional<guest::CpuBudget> cpu_budget() const override;
   sys::UniqueFd mark_busy() override;
   void take_into_use() override;
+  void closed(bool known) noexcept override;
   guest::CallCounters snapshot() noexcept override;
   void finish(const guest::CallCounters& before, ExecResult& result) noexcept override;
 

@@ -201,6 +201,9 @@ SandboxSnapshot LocalBackend::snapshot(const SandboxKey& key, std::string_view k
 std::shared_ptr<Sandbox> LocalBackend::restore(const SandboxKey& key, const SandboxSpec& spec,
                                                std::string_view snapshot_id,
                                                const CallControl& control) {
+  if (!declarations().capabilities.contains(Capability::snapshot)) {
+    return SandboxBackend::restore(key, spec, snapshot_id, control);
+  }
   return as_provider(sandboxes_->engine(),
                      [&] { return sandboxes_->restore(key, spec, snapshot_id, control); });
 }

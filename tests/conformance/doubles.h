@@ -27,6 +27,9 @@ std::vector<Double> exec_doubles();
 // On a sandbox that keeps calls apart.
 std::vector<Double> host_tool_doubles();
 
+// On one that has snapshots.
+std::vector<Double> snapshot_doubles();
+
 // On a sandbox that holds bounds: floods that it lets through in part, or tells wrongly.
 std::vector<Double> flood_doubles();
 

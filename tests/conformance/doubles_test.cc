@@ -56,6 +56,17 @@ TEST(Doubles, EveryProbeOfHostToolsCatchesOneAndNoTwoTheSame) {
   expect_matrix("host_tool_doubles", matrix);
 }
 
+TEST(Doubles, EveryProbeOfSnapshotsCatchesOneAndNoTwoTheSame) {
+  if (const std::string reason = why_no_linux(); !reason.empty()) GTEST_SKIP() << reason;
+  Matrix matrix;
+  for (const Double& each : snapshot_doubles()) {
+    FaultySubject subject(faulty_backend(linux_backend(), each.faults));
+    matrix.try_out(each.name, subject, each.suites);
+  }
+  matrix.expect_every_probe_catches_its_own({Suite::snapshot});
+  expect_matrix("snapshot_doubles", matrix);
+}
+
 // -- Real places with holes -----------------------------------------------------------------------
 //
 // What a hole opens is this test's own, never the machine's: it runs in process, mount and network

@@ -127,9 +127,26 @@ class FaultyBackend final : public SandboxBackend {
   }
   int dispose(const SandboxKey& key) noexcept override { return good_->dispose(key); }
   int dispose_scope(std::string_view scope, std::string_view thread_id) noexcept override {
+    if (faults_->dispose_scope) return faults_->dispose_scope(*good_, scope, thread_id);
     return good_->dispose_scope(scope, thread_id);
   }
   bool dispose_id(std::string_view id) noexcept override { return good_->dispose_id(id); }
+  SandboxSnapshot snapshot(const SandboxKey& key, std::string_view kind,
+                           const CallControl& control) override {
+    return faults_->snapshot ? faults_->snapshot(*good_, key, kind, control)
+                             : good_->snapshot(key, kind, control);
+  }
+  std::shared_ptr<Sandbox> restore(const SandboxKey& key, const SandboxSpec& spec,
+                                   std::string_view id, const CallControl& control) override {
+    return std::make_shared<FaultySandbox>(faults_->restore
+                                               ? faults_->restore(*good_, key, spec, id, control)
+                                               : good_->restore(key, spec, id, control),
+                                           faults_);
+  }
+  bool dispose_snapshot(std::string_view id) noexcept override {
+    return faults_->dispose_snapshot ? faults_->dispose_snapshot(*good_, id)
+                                     : good_->dispose_snapshot(id);
+  }
 
  private:
   std::shared_ptr<SandboxBackend> good_;

@@ -40,6 +40,17 @@ struct Faults {
   std::function<std::unique_ptr<Call>(Sandbox& good, const CallProfile& profile,
                                       const CallControl& control)>
       open_call{};
+  // Of the backend.
+  std::function<SandboxSnapshot(SandboxBackend& good, const SandboxKey& key, std::string_view kind,
+                                const CallControl& control)>
+      snapshot{};
+  std::function<std::shared_ptr<Sandbox>(SandboxBackend& good, const SandboxKey& key,
+                                         const SandboxSpec& spec, std::string_view id,
+                                         const CallControl& control)>
+      restore{};
+  std::function<bool(SandboxBackend& good, std::string_view id)> dispose_snapshot{};
+  std::function<int(SandboxBackend& good, std::string_view scope, std::string_view thread)>
+      dispose_scope{};
   // Change what the good one is asked, and what it answers.
   std::function<void(SandboxSpec&)> spec{};
   std::function<void(ExecRequest&)> request{};

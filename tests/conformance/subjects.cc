@@ -75,6 +75,17 @@ class LinuxWithState final : public SandboxBackend {
   }
   bool dispose_id(std::string_view id) noexcept override { return linux_.dispose_id(id); }
   BackendProbe probe() override { return linux_.probe(); }
+  SandboxSnapshot snapshot(const SandboxKey& key, std::string_view kind,
+                           const CallControl& control) override {
+    return linux_.snapshot(key, kind, control);
+  }
+  std::shared_ptr<Sandbox> restore(const SandboxKey& key, const SandboxSpec& spec,
+                                   std::string_view id, const CallControl& control) override {
+    return linux_.restore(key, spec, id, control);
+  }
+  bool dispose_snapshot(std::string_view id) noexcept override {
+    return linux_.dispose_snapshot(id);
+  }
 
  private:
   Scratch state_;

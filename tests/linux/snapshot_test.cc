@@ -134,10 +134,15 @@ TEST_F(LinuxSnapshots, AreRefusedWhileACallIsOpenOrAProgramStays) {
   refused();
   ExecRequest stays = shell("exec sleep 1000");
   stays.lifetime = Lifetime::sandbox;
-  auto process = call->start(stays, {});
+  const auto process = call->start(stays, {});
   call->close();
   refused();
-  process.reset();
+}
+
+TEST_F(LinuxSnapshots, AreTakenOnceTheLastCallIsClosedThoughItsHandleIsThere) {
+  const auto call = sandbox().open_call({}, {});
+  call->close();
+  EXPECT_NE(backend().snapshot(key(), spec().kind, {}).id, "");
 }
 
 TEST_F(LinuxSnapshots, AreRefusedWhereThereIsNothingToTake) {

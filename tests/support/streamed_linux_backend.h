@@ -36,7 +36,11 @@ class StreamedLinuxBackend final : public SandboxBackend {
     for (auto& [id, sandbox] : sandboxes_) sandbox->stream->close();
   }
 
-  BackendDeclarations declarations() const override { return linux_.declarations(); }
+  BackendDeclarations declarations() const override {
+    BackendDeclarations declared = linux_.declarations();
+    declared.capabilities.erase(Capability::snapshot);
+    return declared;
+  }
   std::shared_ptr<Sandbox> acquire(const SandboxKey& key, const SandboxSpec& spec,
                                    const CallControl& control) override {
     const std::shared_ptr<Sandbox> inner = linux_.acquire(key, spec, control);

@@ -25,8 +25,7 @@ constexpr std::chrono::seconds kPatience{60};
 // The process of engine.py: it ends the engine when its input ends, so also when this program dies.
 class Running {
  public:
-  explicit Running(const std::string& kind) {
-    const char* build = getenv("CASEMATE_BUILD_DIR");
+  Running(const std::string& kind, std::vector<std::string> words) {
     int in[2];
     int out[2];
     if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) return;
@@ -34,8 +33,6 @@ class Running {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in[0], 0);
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    std::vector<std::string> words{"/usr/bin/python3", "tests/docker/engine.py", kind,
-                                   build == nullptr ? "build/release" : build};
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -49,7 +46,11 @@ class Running {
     while (read(out[0], &letter, 1) == 1 && letter != '\n') line += letter;
     close(out[0]);
     engine_.kind = kind;
-    if (line.starts_with("ready ")) {
+    if (kind == "remote" && line.starts_with("ready ")) {
+      const std::size_t blank = line.rfind(' ');
+      engine_.tls_address = line.substr(6, blank - 6);
+      engine_.tls_directory = line.substr(blank + 1);
+    } else if (line.starts_with("ready ")) {
       engine_.address = line.substr(6);
     } else if (line.starts_with("missing ")) {
       engine_.missing = line.substr(8);
@@ -68,7 +69,7 @@ class Running {
     if (input_ >= 0) close(input_);
     input_ = -1;
   }
-  const EngineUnderTest& engine() const { return engine_; }
+  EngineUnderTest& engine() { return engine_; }
 
  private:
   pid_t pid_ = -1;
@@ -80,6 +81,8 @@ class Running {
 class Engines final : public testing::Environment {
  public:
   void TearDown() override {
+    // What leads to an engine before that engine.
+    running.erase("remote");
     // All of them at the same time.
     for (const auto& [kind, each] : running) each->begin_to_end();
     running.clear();
@@ -102,8 +105,23 @@ Engines& engines() {
 }  // namespace
 
 const EngineUnderTest& engine_under_test(const std::string& kind) {
+  if (kind == "runtime") return engine_under_test("docker");
   std::unique_ptr<Running>& running = engines().running[kind];
-  if (!running) running = std::make_unique<Running>(kind);
+  if (running) return running->engine();
+  const std::string python = "/usr/bin/python3";
+  if (kind == "remote") {
+    const EngineUnderTest& docker = engine_under_test("docker");
+    if (docker.address.empty()) return docker;
+    const std::string socket = docker.address.substr(std::string("unix://").size());
+    running = std::make_unique<Running>(
+        kind, std::vector{python, std::string("tests/docker/tls_relay.py"), socket});
+    running->engine().address = docker.address;
+    return running->engine();
+  }
+  const char* build = getenv("CASEMATE_BUILD_DIR");
+  running = std::make_unique<Running>(
+      kind, std::vector{python, std::string("tests/docker/engine.py"), kind,
+                        std::string(build == nullptr ? "build/release" : build)});
   return running->engine();
 }
 
@@ -118,7 +136,10 @@ SandboxSpec DockerTest::spec() {
 
 DockerBackendOptions DockerTest::options() const {
   DockerBackendOptions options;
-  options.host = engine_under_test(GetParam()).address;
+  const EngineUnderTest& engine = engine_under_test(GetParam());
+  options.host = engine.tls_address.empty() ? engine.address : engine.tls_address;
+  options.tls_directory = engine.tls_directory;
+  if (GetParam() == "runtime") options.runtime = "runc";
   options.state_dir = state_;
   options.pull = DockerPull::never;
   options.log = [](LogLevel level, std::string_view text) {
@@ -137,7 +158,7 @@ std::unique_ptr<DockerBackend> DockerTest::make_backend(DockerBackendOptions opt
 void DockerTest::SetUp() {
   const EngineUnderTest& engine = engine_under_test(GetParam());
   if (!engine.failure.empty()) FAIL() << engine.failure;
-  if (engine.address.empty()) GTEST_SKIP() << engine.missing;
+  if (engine.address.empty() || !engine.missing.empty()) GTEST_SKIP() << engine.missing;
   std::string pattern = fs::temp_directory_path() / "casemate-docker-XXXXXX";
   state_ = mkdtemp(pattern.data());
   backend_ = make_backend();

@@ -16,17 +16,20 @@
 namespace casemate::docker_tests {
 
 struct EngineUnderTest {
-  // "docker" or "podman".
+  // "docker", "podman", or "remote": that docker once more, as if on another machine.
   std::string kind;
   // Where it listens; empty when it does not run.
   std::string address;
+  // Of "remote": where it does so behind TLS, and the client's files.
+  std::string tls_address;
+  std::string tls_directory;
   // What it lacks here: a program, or the rights.
   std::string missing;
   // All is there, and it did not start all the same.
   std::string failure;
 };
 
-// Started at the first call.
+// Started at the first call. "runtime" is "docker" as well.
 const EngineUnderTest& engine_under_test(const std::string& kind);
 
 // The image that it has.

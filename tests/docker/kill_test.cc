@@ -132,7 +132,7 @@ class Between {
 
 class DockerKill : public DockerTest {};
 
-INSTANTIATE_TEST_SUITE_P(Engines, DockerKill, testing::Values("docker", "podman"),
+INSTANTIATE_TEST_SUITE_P(Engines, DockerKill, testing::Values("docker", "podman", "runtime"),
                          [](const auto& each) { return each.param; });
 
 // What an engine still works at when its host dies may come to be after the disposal: then it is

@@ -90,7 +90,6 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::acquire(const SandboxKey& key,
   check_key(key);
   check_spec(spec);
   check_control(control);
-  refuse_another_machine(engine_.address());
   const EngineFacts facts = engine_.facts(control);
   docker::check_servable(spec, declarations(), facts);
   Wanted wanted{.key = key,
@@ -107,8 +106,7 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::acquire(const SandboxKey& key,
   const auto find_held = [&] {
     auto held = held_.find(wanted.digest);
     if (!held || held->record.fingerprint != wanted.fingerprint) return decltype(held)();
-    change_keep_idle(*held, spec.keep_idle);
-    return held;
+    return change_keep_idle(*held, spec.keep_idle) ? held : nullptr;
   };
   if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
   held_.drop_dead();
@@ -166,18 +164,23 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::adopt(const Wanted& wa
     end(*found, control);
     return nullptr;
   }
-  // Without a wish: if this spec is refused, what the others wished still counts.
-  UniqueFd lease = take_lease(directory.get(), std::nullopt, control);
-  if (!lease) {
+  const bool is_as_wanted = record->fingerprint == wanted.fingerprint;
+  auto held = std::make_shared<HeldContainer>();
+  if (!streams()) {
+    // Without a wish: if this spec is refused, what the others wished still counts.
+    held->lease = take_lease(directory.get(), std::nullopt, control);
+  } else if (is_as_wanted) {
+    held->stream = open_stream(found->id, wanted.spec.keep_idle, control);
+    held->keep_idle = wanted.spec.keep_idle.count();
+  }
+  if (!held->lease && !held->stream && (is_as_wanted || !streams())) {
     end(*found, control);
     return nullptr;
   }
-  if (record->fingerprint == wanted.fingerprint) {
-    auto held = std::make_shared<HeldContainer>();
+  if (is_as_wanted) {
     held->record = std::move(*record);
     held->id = found->id;
     held->directory = std::move(directory);
-    held->lease = std::move(lease);
     held->process = found->process;
     change_keep_idle(*held, wanted.spec.keep_idle);
     return held;
@@ -215,14 +218,19 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::attach(const SandboxKey& key, std:
     std::optional<Record> record;
     if (text != found->labels.end()) record = decode_record(text->second);
     UniqueFd directory = record ? places().open(place_directory(name, record->place)) : UniqueFd();
-    UniqueFd lease = directory ? take_lease(directory.get(), std::nullopt, control) : UniqueFd();
-    if (lease) {
-      if (record->fingerprint.empty()) guest::throw_another_build(sandbox_id(found->id));
-      auto held = std::make_shared<HeldContainer>();
+    auto held = std::make_shared<HeldContainer>();
+    if (directory && record->fingerprint.empty()) {
+      guest::throw_another_build(sandbox_id(found->id));
+    }
+    if (directory && streams()) {
+      held->stream = open_stream(found->id, std::nullopt, control);
+    } else if (directory) {
+      held->lease = take_lease(directory.get(), std::nullopt, control);
+    }
+    if (held->lease || held->stream) {
       held->record = std::move(*record);
       held->id = found->id;
       held->directory = std::move(directory);
-      held->lease = std::move(lease);
       held->process = found->process;
       held_.put(digest, held);
       return hand_out(held, /*reused=*/true);
@@ -244,7 +252,8 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::hand_out(
                 .egress = Egress::closed,
                 .work_dir = record.work_dir,
                 .limits_not_held = record.limits_not_held};
-  parts.connect = [held](const CallControl&) {
+  parts.connect = [held](const CallControl& connecting) {
+    if (held->stream) return held->stream->connect(connecting);
     UniqueFd connection;
     try {
       connection = connect_in(held->directory.get(), guest::kAgentSocketName);
@@ -256,9 +265,10 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::hand_out(
   };
   parts.account = [held](std::string_view) { return std::make_shared<Accounting>(held); };
   parts.environment = record.environment;
-  if (held->process > 0) {
+  // Of another machine, the number is nobody's here.
+  if (held->process > 0 && engine_.address().kind == EngineAddress::Kind::unix_socket) {
     parts.first_process = [held]() -> std::optional<int> {
-      if (!lease_holds(held->lease.get())) return std::nullopt;
+      if (!held->holds()) return std::nullopt;
       return held->process;
     };
   }

@@ -22,6 +22,8 @@ constexpr std::string_view kCapabilities[] = {"CHOWN",  "DAC_OVERRIDE", "FOWNER"
                                               "SETGID", "SETUID",       "SETPCAP"};
 // Its own processes: the agent, a call's, an exec's.
 constexpr std::uint64_t kOwnProcesses = 3;
+// Of a host, a process beside the first one; those of more hosts count among the programs.
+constexpr std::uint64_t kStreams = 1;
 // A file system of fewer has no room for its own root.
 constexpr std::uint64_t kLeastInodes = 16;
 
@@ -43,6 +45,10 @@ json::object tmpfs(const ContainerWish& wish) {
   // Of the image's, nothing that could be written; of ours, the calls' sockets.
   mounts["/run"] = tmpfs_options(wish.engine, 64 * kKiB, kLeastInodes, 0755, false);
   mounts["/casemate/calls"] = tmpfs_options(wish.engine, kMiB, 4096, 0711, false);
+  if (wish.first_lease.count() > 0) {
+    mounts[guest::kSharedDirectory] =
+        tmpfs_options(wish.engine, 64 * kKiB, kLeastInodes, 0700, false);
+  }
   // An image may ask for volumes, whose size nobody bounds.
   for (const std::string& path : wish.image.volumes) {
     if (!mounts.contains(path)) {
@@ -83,7 +89,8 @@ std::string container_body(const ContainerWish& wish) {
       .work_dir = wish.spec.work_dir,
       .open_files = resources.open_files.value,
       .cpu_seconds = resources.cpu_seconds ? resources.cpu_seconds->value : 0,
-      .keep_idle_ms = static_cast<std::uint64_t>(wish.spec.keep_idle.count())};
+      .keep_idle_ms = static_cast<std::uint64_t>(wish.spec.keep_idle.count()),
+      .first_lease_ms = static_cast<std::uint64_t>(wish.first_lease.count())};
   json::array words;
   for (const std::string& word : guest::encode(plan)) words.emplace_back(word);
 
@@ -100,25 +107,29 @@ std::string container_body(const ContainerWish& wish) {
       {"LogConfig", {{"Type", "none"}}},
       {"Tmpfs", tmpfs(wish)},
       {"Mounts",
-       json::array{json::object{{"Type", "volume"},
-                                {"Source", guest_volume()},
-                                {"Target", kGuestDirectory},
-                                {"ReadOnly", true},
-                                {"VolumeOptions",
-                                 {{"NoCopy", true},
-                                  {"Labels",
-                                   {{kOwnerLabel, kOwner},
-                                    {kGuestLabel, guest::guest_build_id().substr(0, 24)}}}}}},
-                   json::object{{"Type", "bind"},
-                                {"Source", wish.shared_path},
-                                {"Target", guest::kSharedDirectory}}}}};
+       json::array{json::object{
+           {"Type", "volume"},
+           {"Source", guest_volume()},
+           {"Target", kGuestDirectory},
+           {"ReadOnly", true},
+           {"VolumeOptions",
+            {{"NoCopy", true},
+             {"Labels",
+              {{kOwnerLabel, kOwner}, {kGuestLabel, guest::guest_build_id().substr(0, 24)}}}}}}}}};
+  if (wish.first_lease.count() == 0) {
+    host["Mounts"].as_array().push_back(json::object{
+        {"Type", "bind"}, {"Source", wish.shared_path}, {"Target", guest::kSharedDirectory}});
+  }
   if (engine.bounds_memory) {
     // Files on a tmpfs are memory; what the disk bound gives does not eat the other.
     const std::uint64_t memory = resources.memory_bytes.value + resources.disk_bytes.value;
     host["Memory"] = memory;
     host["MemorySwap"] = memory;
   }
-  if (engine.bounds_processes) host["PidsLimit"] = resources.pids.value + kOwnProcesses;
+  if (engine.bounds_processes) {
+    const std::uint64_t streams = wish.first_lease.count() > 0 ? kStreams : 0;
+    host["PidsLimit"] = resources.pids.value + kOwnProcesses + streams;
+  }
   // More than there are is no bound, and is refused.
   if (engine.bounds_cpu && resources.cpu_millis.value < engine.processors * 1000) {
     host["NanoCpus"] = resources.cpu_millis.value * 1'000'000;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -30,6 +31,8 @@ struct ContainerWish {
   std::string shared_path;
   // Of the engine's; empty: its default.
   std::string runtime;
+  // 0: that directory is shared. Else nothing is, and so long the container waits for a stream.
+  std::chrono::milliseconds first_lease{0};
 };
 
 // The JSON of `POST /containers/create`: no network, a root that cannot be written, no capability

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <chrono>
 #include <string>
 
 #include "casemate/base/json.h"
@@ -19,6 +20,7 @@ struct Wish {
       .processors = 2, .bounds_memory = true, .bounds_processes = true, .bounds_cpu = true};
   std::map<std::string, std::string> labels{{"a", "b"}};
   std::string runtime{};
+  std::chrono::milliseconds first_lease{0};
 
   json::object body() const {
     return parse_json(container_body({.spec = spec,
@@ -26,7 +28,8 @@ struct Wish {
                                       .engine = engine,
                                       .labels = labels,
                                       .shared_path = "/state/place",
-                                      .runtime = runtime}))
+                                      .runtime = runtime,
+                                      .first_lease = first_lease}))
         .as_object();
   }
   json::object host() const { return body().at("HostConfig").as_object(); }
@@ -58,6 +61,18 @@ TEST(ContainerBody, SharesOneDirectoryWithTheHostAndNothingElse) {
   }
   EXPECT_EQ(binds, 1U);
   EXPECT_FALSE(host.contains("Binds"));
+}
+
+TEST(ContainerBody, SharesNothingWhereAStreamLeadsToIt) {
+  Wish wish;
+  wish.first_lease = std::chrono::seconds(30);
+  const json::object host = wish.host();
+  for (const json::value& mount : host.at("Mounts").as_array()) {
+    EXPECT_EQ(mount.at("Type"), "volume");
+    EXPECT_EQ(mount.at("ReadOnly"), true);
+  }
+  const json::value& own = host.at("Tmpfs").at("/casemate/host");
+  EXPECT_NE(std::string(own.as_string()).find("mode=700"), std::string::npos);
 }
 
 TEST(ContainerBody, HoldsTheBoundsThatTheEngineHolds) {

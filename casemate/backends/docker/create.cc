@@ -21,6 +21,7 @@
 #include "casemate/core/resource_match.h"
 #include "casemate/guest/agent/agent.h"
 #include "casemate/guest/agent/container_agent.h"
+#include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
 
@@ -35,6 +36,8 @@ using Clock = std::chrono::steady_clock;
 
 // From the engine's word that it started to the agent's that it is ready.
 constexpr std::chrono::seconds kGreetPatience{30};
+// Of a container whose host listens for it.
+constexpr std::chrono::seconds kShared{0};
 
 std::uint64_t now_in_seconds() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -88,7 +91,8 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::create(const Wanted& w
                                            .engine = engine_.facts(control),
                                            .labels = labels,
                                            .shared_path = places().path_of(place),
-                                           .runtime = options_.runtime});
+                                           .runtime = options_.runtime,
+                                           .first_lease = streams() ? kGreetPatience : kShared});
   std::optional<std::string> id;
   const auto leave_nothing = [&] {
     try {
@@ -103,6 +107,7 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::create(const Wanted& w
   };
   try {
     places().make(place);
+    if (streams()) places().name_engine(place, engine_.facts(control).identity);
     for (bool filled = false;; filled = true) {
       id = engine_.create(wanted.name, body, control);
       if (!id) {
@@ -110,6 +115,9 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::create(const Wanted& w
         return nullptr;
       }
       try {
+        if (streams()) {
+          return start_streamed(*id, record, spec.keep_idle, places().open(place), control);
+        }
         return start_and_greet(*id, record, places().open(place), control);
       } catch (const EngineRefused& refused) {
         // The guest program is not there yet: by this build's first sandbox with this engine.
@@ -172,6 +180,48 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::start_and_greet(
   held->directory = std::move(directory);
   held->lease = std::move(lease);
   if (!lease_holds(held->lease.get())) gone();
+  return held;
+}
+
+std::shared_ptr<ContainerStream> DockerBackend::Impl::open_stream(
+    const std::string& id, std::optional<std::chrono::milliseconds> keep_idle,
+    const CallControl& control) {
+  const std::uint64_t wish =
+      keep_idle ? static_cast<std::uint64_t>(keep_idle->count()) : guest::kNoWish;
+  auto attached = engine_.exec(
+      id, {std::string(kGuestEntry), "container-stream", std::to_string(wish)}, control);
+  if (!attached) return nullptr;
+  auto stream =
+      std::make_shared<ContainerStream>(std::move(*attached), sandbox_id(id), options_.log);
+  CallControl greeting = control;
+  const auto most = Clock::now() + kGreetPatience;
+  greeting.deadline = control.deadline ? std::min(*control.deadline, most) : most;
+  try {
+    stream->await_ready(greeting);
+    return stream;
+  } catch (const SandboxUnavailable& ended) {
+    write_log(options_.log, LogLevel::warning,
+              fmt::format("docker: container {}: {}", id, escape_for_display(ended.message())));
+    return nullptr;
+  }
+}
+
+std::shared_ptr<const HeldContainer> DockerBackend::Impl::start_streamed(
+    const std::string& id, Record record, std::chrono::milliseconds keep_idle, UniqueFd directory,
+    const CallControl& control) {
+  engine_.start(id, control);
+  auto held = std::make_shared<HeldContainer>();
+  held->stream = open_stream(id, keep_idle, control);
+  if (!held->stream) {
+    throw SandboxUnavailable("the container ended before it was ready",
+                             "what it said is in the engine's log");
+  }
+  const auto found = engine_.inspect(id, control);
+  if (found) held->process = found->process;
+  held->record = std::move(record);
+  held->id = id;
+  held->directory = std::move(directory);
+  held->keep_idle = keep_idle.count();
   return held;
 }
 

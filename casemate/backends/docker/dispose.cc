@@ -46,6 +46,7 @@ bool DockerBackend::Impl::end(const Container& container, const CallControl& con
   // Until the end: given back before, the last lease would end the sandbox by itself, and it would
   // not count as ended here.
   const auto held = held_.take(container.id);
+  if (held && held->stream) held->stream->expect_end();
   const bool removed = engine_.remove(container.id, control);
   const auto text = container.labels.find(std::string(kRecordLabel));
   if (text != container.labels.end()) {
@@ -60,6 +61,9 @@ bool DockerBackend::Impl::end(const Container& container, const CallControl& con
 void DockerBackend::Impl::clear_places(const std::string& digest) {
   for (const std::string& name : places().names()) {
     if (digest_in(name) != digest) continue;
+    if (places().is_of_another(name, engine_.known_facts().value_or(EngineFacts{}).identity)) {
+      continue;
+    }
     // That of a living one is another engine's, with which this state directory is shared.
     const sys::UniqueFd directory = places().open(name);
     if (directory && connect_in(directory.get(), guest::kLeaseSocketName)) continue;

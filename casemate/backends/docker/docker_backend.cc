@@ -109,12 +109,6 @@ bool is_busy(int directory) {
 
 }  // namespace
 
-void docker::refuse_another_machine(const EngineAddress& address) {
-  if (address.kind != EngineAddress::Kind::tcp) return;
-  throw SandboxUnavailable("the engine is on another machine",
-                           "name one of this machine, by its socket");
-}
-
 void docker::throw_refused(const Log& log, std::string_view what, const EngineRefused& refused) {
   write_log(
       log, LogLevel::error,
@@ -128,6 +122,10 @@ DockerBackend::Impl::Impl(DockerBackendOptions options)
   if (options_.state_dir.empty()) {
     options_.state_dir = default_state_directory(geteuid(), secure_getenv("XDG_RUNTIME_DIR"));
   }
+}
+
+bool DockerBackend::Impl::streams() const {
+  return engine_.address().kind == EngineAddress::Kind::tcp || !options_.runtime.empty();
 }
 
 const Places& DockerBackend::Impl::places() {
@@ -155,7 +153,6 @@ BackendProbe DockerBackend::Impl::probe() {
     CallControl control;
     control.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     const EngineFacts facts = engine_.facts(control);
-    refuse_another_machine(engine_.address());
     if (!options_.runtime.empty() && !facts.runtimes.contains(options_.runtime)) {
       throw SandboxUnavailable(
           fmt::format("the engine has no runtime {}", escape_for_display(options_.runtime)),

@@ -3,6 +3,7 @@
 // The docker backend's one object, by subject: acquire.cc (get-or-create and handles), create.cc
 // (making one), dispose.cc (ending and sweeping), docker_backend.cc (administration and the front).
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "casemate/backends/docker/container_stream.h"
 #include "casemate/backends/docker/docker_backend.h"
 #include "casemate/backends/docker/engine.h"
 #include "casemate/backends/docker/lease.h"
@@ -58,6 +60,19 @@ class DockerBackend::Impl : public std::enable_shared_from_this<Impl> {
                                                      const CallControl& control);
   std::shared_ptr<const docker::HeldContainer> create(const Wanted& wanted,
                                                       const CallControl& control);
+  // Whether containers are reached by a stream: those of another machine's engine, and of a runtime
+  // that may have a kernel of its own, to which a socket of this one's is nothing.
+  bool streams() const;
+  // To a container that runs, with a lease that wishes that (absent: leaves what another wished).
+  // Null: it ends, or has ended.
+  std::shared_ptr<docker::ContainerStream> open_stream(
+      const std::string& id, std::optional<std::chrono::milliseconds> keep_idle,
+      const CallControl& control);
+  std::shared_ptr<const docker::HeldContainer> start_streamed(const std::string& id,
+                                                              docker::Record record,
+                                                              std::chrono::milliseconds keep_idle,
+                                                              sys::UniqueFd directory,
+                                                              const CallControl& control);
   std::shared_ptr<const docker::HeldContainer> start_and_greet(const std::string& id,
                                                                docker::Record record,
                                                                sys::UniqueFd directory,
@@ -81,9 +96,6 @@ class DockerBackend::Impl : public std::enable_shared_from_this<Impl> {
 };
 
 namespace docker {
-
-// Throws `SandboxUnavailable` for an address of TCP: host and sandbox share a directory.
-void refuse_another_machine(const EngineAddress& address);
 
 // What an engine said no to, as the provider's refusal: its words go to the log.
 [[noreturn]] void throw_refused(const Log& log, std::string_view what,

@@ -182,6 +182,9 @@ EngineFacts Engine::negotiate(const CallControl& control) {
   facts.bounds_processes = flag(info, "PidsLimit");
   facts.bounds_cpu = flag(info, "CpuCfsQuota") || flag(info, "CPUCfsQuota");
   for (const auto& [name, ignored] : inner(info, "Runtimes")) facts.runtimes.emplace(name);
+  facts.identity = text(info, "Name") + " " + text(info, "DockerRootDir");
+  // Podman's is another each time.
+  if (!facts.podman) facts.identity += " " + text(info, "ID");
   return facts;
 }
 
@@ -320,6 +323,31 @@ void Engine::start(const std::string& id, const CallControl& control) {
 EngineClient::Pending Engine::begin_waiting(const std::string& id) {
   return client_.begin(
       {.method = "POST", .target = target("/containers/" + id + "/wait?condition=next-exit", {})});
+}
+
+std::optional<AttachedStream> Engine::exec(const std::string& id,
+                                           const std::vector<std::string>& words,
+                                           const CallControl& control) {
+  json::array program;
+  for (const std::string& word : words) program.emplace_back(word);
+  const EngineReply made = ask("POST", "/containers/" + id + "/exec", control,
+                               serialise_json(json::object{{"AttachStdin", true},
+                                                           {"AttachStdout", true},
+                                                           {"AttachStderr", true},
+                                                           {"Tty", false},
+                                                           {"User", "0:0"},
+                                                           {"Cmd", std::move(program)}}));
+  // 409: it is paused, or has ended.
+  if (made.status == 404 || made.status == 409 || made.status == 500) return std::nullopt;
+  expect(made, {200, 201});
+  EngineReply reply;
+  auto stream =
+      client_.attach({.method = "POST",
+                      .target = target("/exec/" + text(parse(made.body), "Id") + "/start", control),
+                      .body = serialise_json(json::object{{"Detach", false}, {"Tty", false}})},
+                     reply, log_, control);
+  if (stream || reply.status == 404 || reply.status == 409) return stream;
+  throw EngineRefused(reply.status, words_of(reply));
 }
 
 namespace {

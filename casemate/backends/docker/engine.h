@@ -34,6 +34,8 @@ struct EngineFacts {
   bool bounds_processes = false;
   bool bounds_cpu = false;
   std::set<std::string> runtimes{};
+  // Which engine it is, whatever address leads to it.
+  std::string identity{};
 };
 
 struct ImageFacts {
@@ -101,6 +103,10 @@ class Engine {
   // Has an answer once the container, which is not started yet, has ended again. Over a Unix
   // socket.
   EngineClient::Pending begin_waiting(const std::string& id);
+  // Runs a program beside the container's first process, as user 0, and gives its standard streams.
+  // Absent: the container is not there, or does not run.
+  std::optional<AttachedStream> exec(const std::string& id, const std::vector<std::string>& words,
+                                     const CallControl& control);
   // By id or name; absent: there is none.
   std::optional<Container> inspect(const std::string& id, const CallControl& control);
   // What a running one uses now; nothing where the engine does not say.

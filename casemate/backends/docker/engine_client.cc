@@ -13,19 +13,24 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl.hpp>
+#include <boost/beast/core/buffers_to_string.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <stop_token>
+#include <type_traits>
 #include <utility>
 
+#include "casemate/backends/docker/stream_carrier.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/sys/poll.h"
+#include "casemate/sys/socket.h"
 
 namespace casemate::docker {
 namespace {
@@ -151,9 +156,13 @@ EngineClient::~EngineClient() = default;
 
 template <typename Stream>
 EngineReply EngineClient::talk(Stream& stream, void* context, const EngineRequest& request,
-                               const CallControl& control) const {
+                               const CallControl& control, std::string* behind) const {
   auto& io = *static_cast<asio::io_context*>(context);
-  const http::request<http::string_body> message = message_of(request);
+  http::request<http::string_body> message = message_of(request);
+  if (behind != nullptr) {
+    message.set(http::field::connection, "Upgrade");
+    message.set(http::field::upgrade, "tcp");
+  }
   boost::beast::flat_buffer buffer;
   http::response_parser<http::string_body> parser;
   parser.body_limit(kMaxReply);
@@ -193,6 +202,11 @@ EngineReply EngineClient::talk(Stream& stream, void* context, const EngineReques
   }
   must(step([&](auto&& handler) { http::async_write(stream, message, handler); }));
   must(step([&](auto&& handler) { http::async_read_header(stream, buffer, parser, handler); }));
+  if (behind != nullptr && parser.get().result_int() == 101) {
+    *behind = boost::beast::buffers_to_string(buffer.data());
+    io.restart();
+    return {101, {}};
+  }
   while (!parser.is_done()) {
     const error_code error =
         step([&](auto&& handler) { http::async_read_some(stream, buffer, parser, handler); });
@@ -212,32 +226,73 @@ EngineReply EngineClient::talk(Stream& stream, void* context, const EngineReques
   return {parser.get().result_int(), std::move(parser.get().body())};
 }
 
-EngineReply EngineClient::send(const EngineRequest& request, const CallControl& control) const {
+// In this order: a stream is on its context until its end.
+template <typename Stream>
+struct Connected {
+  std::unique_ptr<asio::io_context> io;
+  std::unique_ptr<Stream> stream;
+};
+
+// Calls `act` with a `Connected` of the address's kind.
+template <typename Act>
+auto EngineClient::with_stream(const EngineRequest& request, const CallControl& control,
+                               const Act& act) const {
   if (address_.kind == EngineAddress::Kind::unusable) throw InvalidArgument(address_.why);
-  asio::io_context io{1};
+  auto io = std::make_unique<asio::io_context>(1);
   error_code error;
   if (address_.kind == EngineAddress::Kind::unix_socket) {
     UniqueFd connected = connect_unix(address_);
-    asio::local::stream_protocol::socket socket(io);
-    socket.assign(asio::local::stream_protocol(), connected.get(), error);
+    auto socket = std::make_unique<asio::local::stream_protocol::socket>(*io);
+    socket->assign(asio::local::stream_protocol(), connected.get(), error);
     if (error) unreachable(address_, error.message());
     static_cast<void>(connected.release());
-    return talk(socket, &io, request, control);
+    return act(Connected{std::move(io), std::move(socket)});
   }
   UniqueFd connected = connect_tcp(address_, control, request.silence);
   sockaddr_storage name{};
   socklen_t size = sizeof name;
   getpeername(connected.get(), reinterpret_cast<sockaddr*>(&name), &size);
-  asio::ip::tcp::socket socket(io);
-  socket.assign(name.ss_family == AF_INET6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(),
-                connected.get(), error);
+  auto socket = std::make_unique<asio::ip::tcp::socket>(*io);
+  socket->assign(name.ss_family == AF_INET6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4(),
+                 connected.get(), error);
   if (error) unreachable(address_, error.message());
   static_cast<void>(connected.release());
-  if (!tls_) return talk(socket, &io, request, control);
-  asio::ssl::stream<asio::ip::tcp::socket> stream(std::move(socket), tls_->context);
-  SSL_set_tlsext_host_name(stream.native_handle(), address_.host.c_str());
-  stream.set_verify_callback(asio::ssl::host_name_verification(address_.host));
-  return talk(stream, &io, request, control);
+  // A frame of a channel is often all there is to send.
+  socket->set_option(asio::ip::tcp::no_delay(true), error);
+  socket->set_option(asio::socket_base::keep_alive(true), error);
+  if (!tls_) return act(Connected{std::move(io), std::move(socket)});
+  auto stream =
+      std::make_unique<asio::ssl::stream<asio::ip::tcp::socket>>(std::move(*socket), tls_->context);
+  SSL_set_tlsext_host_name(stream->native_handle(), address_.host.c_str());
+  stream->set_verify_callback(asio::ssl::host_name_verification(address_.host));
+  return act(Connected{std::move(io), std::move(stream)});
+}
+
+EngineReply EngineClient::send(const EngineRequest& request, const CallControl& control) const {
+  return with_stream(request, control, [&](auto connected) {
+    return talk(*connected.stream, connected.io.get(), request, control);
+  });
+}
+
+std::optional<AttachedStream> EngineClient::attach(const EngineRequest& request, EngineReply& reply,
+                                                   const Log& log,
+                                                   const CallControl& control) const {
+  return with_stream(request, control, [&](auto connected) -> std::optional<AttachedStream> {
+    auto& [io, stream] = connected;
+    using Stream = typename std::remove_reference_t<decltype(stream)>::element_type;
+    std::string behind;
+    reply = talk(*stream, io.get(), request, control, &behind);
+    if (reply.status != 101) return std::nullopt;
+    auto [ours, theirs] = sys::socket_pair(sys::SocketType::stream);
+    asio::local::stream_protocol::socket near(*io);
+    error_code error;
+    near.assign(asio::local::stream_protocol(), theirs.get(), error);
+    if (error) unreachable(address_, error.message());
+    static_cast<void>(theirs.release());
+    auto carrier = std::make_unique<StreamCarrier<Stream>>(std::move(io), std::move(stream),
+                                                           std::move(near), std::move(behind), log);
+    return AttachedStream(guest::StreamEnd::of(std::move(ours)), std::move(carrier));
+  });
 }
 
 EngineClient::Pending EngineClient::begin(const EngineRequest& request) const {

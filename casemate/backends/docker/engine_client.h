@@ -5,11 +5,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "casemate/backends/docker/attached_stream.h"
 #include "casemate/backends/docker/engine_address.h"
+#include "casemate/base/log.h"
 #include "casemate/core/control.h"
 #include "casemate/sys/unique_fd.h"
 
@@ -61,6 +64,11 @@ class EngineClient {
   // `SandboxTimeout` and `SandboxCancelled` by `control`. Every status is a reply.
   EngineReply send(const EngineRequest& request, const CallControl& control) const;
 
+  // Sends a request upon which the connection is to become a stream, and gives that. Throws as
+  // `send`; `reply` gets the answer of an engine that says no, and there is no stream then.
+  std::optional<AttachedStream> attach(const EngineRequest& request, EngineReply& reply,
+                                       const Log& log, const CallControl& control) const;
+
   // Sends a request whose answer comes when something happens, over a Unix socket.
   class Pending;
   Pending begin(const EngineRequest& request) const;
@@ -69,7 +77,9 @@ class EngineClient {
   struct Tls;
   template <typename Stream>
   EngineReply talk(Stream& stream, void* io, const EngineRequest& request,
-                   const CallControl& control) const;
+                   const CallControl& control, std::string* behind = nullptr) const;
+  template <typename Act>
+  auto with_stream(const EngineRequest& request, const CallControl& control, const Act& act) const;
 
   EngineAddress address_;
   std::unique_ptr<Tls> tls_;

@@ -69,9 +69,15 @@ UniqueFd take_lease(int directory, std::optional<std::chrono::milliseconds> keep
   }
 }
 
-void change_keep_idle(const HeldContainer& held, std::chrono::milliseconds keep_idle) noexcept {
-  if (held.keep_idle.exchange(keep_idle.count()) == keep_idle.count()) return;
+bool change_keep_idle(const HeldContainer& held, std::chrono::milliseconds keep_idle) noexcept {
+  if (held.stream) return held.keep_idle == keep_idle.count();
+  if (held.keep_idle.exchange(keep_idle.count()) == keep_idle.count()) return true;
   ask_for_lease(held.lease.get(), static_cast<std::uint64_t>(keep_idle.count()));
+  return true;
+}
+
+bool HeldContainer::holds() const noexcept {
+  return stream ? stream->alive() : lease_holds(lease.get());
 }
 
 bool lease_holds(int lease) noexcept {
@@ -88,7 +94,7 @@ std::shared_ptr<const HeldContainer> HeldContainers::find(const std::string& dig
   const std::lock_guard lock(mutex_);
   const auto found = by_digest_.find(digest);
   if (found == by_digest_.end()) return nullptr;
-  if (lease_holds(found->second->lease.get())) return found->second;
+  if (found->second->holds()) return found->second;
   by_digest_.erase(found);
   return nullptr;
 }
@@ -111,8 +117,7 @@ std::shared_ptr<const HeldContainer> HeldContainers::take(const std::string& con
 
 void HeldContainers::drop_dead() {
   const std::lock_guard lock(mutex_);
-  std::erase_if(by_digest_,
-                [](const auto& each) { return !lease_holds(each.second->lease.get()); });
+  std::erase_if(by_digest_, [](const auto& each) { return !each.second->holds(); });
 }
 
 }  // namespace casemate::docker

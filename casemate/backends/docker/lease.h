@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "casemate/backends/docker/container_stream.h"
 #include "casemate/backends/docker/record.h"
 #include "casemate/core/control.h"
 #include "casemate/sys/unique_fd.h"
@@ -19,13 +20,18 @@ struct HeldContainer {
   Record record;
   // Of the container.
   std::string id;
-  // What is shared with it, wherever that goes.
+  // The host's own of it; shared with it, unless it is reached by a stream.
   sys::UniqueFd directory;
+  // One of both keeps it alive.
   sys::UniqueFd lease;
+  std::shared_ptr<ContainerStream> stream;
   // Number on this host of its first process; 0: not known.
   int process = 0;
   // What the lease was told last; -1: nothing.
   mutable std::atomic<std::chrono::milliseconds::rep> keep_idle{-1};
+
+  // Whether the sandbox is alive, a moment ago.
+  bool holds() const noexcept;
 };
 
 // As callers know a sandbox: the first 24 digits of its container's id.
@@ -37,8 +43,8 @@ std::string sandbox_id(const std::string& container_id);
 sys::UniqueFd take_lease(int directory, std::optional<std::chrono::milliseconds> keep_idle,
                          const CallControl& control);
 // Has the sandbox wait that long, when this lease is the last to close. One message where it is
-// another than before.
-void change_keep_idle(const HeldContainer& held, std::chrono::milliseconds keep_idle) noexcept;
+// another than before. False: it has to be taken anew for that, being a stream's.
+bool change_keep_idle(const HeldContainer& held, std::chrono::milliseconds keep_idle) noexcept;
 // Whether the sandbox is alive, a moment ago. One system call.
 bool lease_holds(int lease) noexcept;
 

@@ -28,6 +28,7 @@ using sys::UniqueFd;
 constexpr std::size_t kLockDigits = 3;
 constexpr std::string_view kNamePrefix = "casemate-";
 constexpr char kHomeName[] = "home";
+constexpr char kEngineName[] = "engine";
 
 UniqueFd open_lock(int directory, const std::string& name) {
   return sys::open_at(directory, name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
@@ -151,6 +152,17 @@ UniqueFd Places::make(const std::string& name) const {
   return directory;
 }
 
+void Places::name_engine(const std::string& name, const std::string& engine) const {
+  sys::write_file_at(open(name).get(), kEngineName, engine, 0600);
+}
+
+bool Places::is_of_another(const std::string& name, const std::string& engine) const {
+  const UniqueFd directory = open(name);
+  if (!directory) return false;
+  const auto named = sys::read_file_if_there(directory.get(), kEngineName, 4096);
+  return named && *named != engine;
+}
+
 UniqueFd Places::open(const std::string& name) const {
   constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
   return UniqueFd(openat(places_.get(), name.c_str(), kFlags));
@@ -159,8 +171,8 @@ UniqueFd Places::open(const std::string& name) const {
 void Places::remove(const std::string& name) const noexcept {
   const UniqueFd directory = open(name);
   if (!directory) return;
-  for (const char* file :
-       {guest::kAgentSocketName, guest::kLeaseSocketName, guest::kFirstLeaseName, kBusyLockName}) {
+  for (const char* file : {guest::kAgentSocketName, guest::kLeaseSocketName, guest::kFirstLeaseName,
+                           kBusyLockName, kEngineName}) {
     unlinkat(directory.get(), file, 0);
   }
   unlinkat(places_.get(), name.c_str(), AT_REMOVEDIR);

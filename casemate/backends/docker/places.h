@@ -6,6 +6,8 @@
 //                                     host's until the container has connected), agent.sock and
 //                                     lease.sock (the agent's: connecting tells whether it lives),
 //                                     busy.lock (held, shared, while a call is open)
+//                                     where a stream leads to the container, instead of the
+//                                     sockets: engine (`EngineFacts::identity`)
 //   docker/home                       16 hex digits, made once: what the containers of this
 //                                     directory are known by, also when their place is gone
 //   docker/locks/<3 digits>.lock      one creator or disposer at a time, by the digest's first
@@ -67,6 +69,10 @@ class Places {
 
   // Makes the directory of one sandbox. Throws `std::system_error`.
   sys::UniqueFd make(const std::string& name) const;
+  // Has it skipped by sweeps of other engines: none of its sockets tells them that it is in use.
+  void name_engine(const std::string& name, const std::string& engine) const;
+  // Whether that was done for another than `engine`.
+  bool is_of_another(const std::string& name, const std::string& engine) const;
   // Empty when it is not there.
   sys::UniqueFd open(const std::string& name) const;
   // Quiet when it is not there.

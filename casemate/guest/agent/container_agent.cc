@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -50,6 +51,12 @@ class ContainerAgent {
     leases_.start_listening();
   }
 
+  // Until somebody has a lease, or that time is over, `first` keeps the sandbox.
+  void wait_for_lease(UniqueFd first, std::chrono::milliseconds most) {
+    first_ = std::move(first);
+    first_until_ = std::chrono::steady_clock::now() + most;
+  }
+
   // Returns when the sandbox shall end.
   void run() {
     while (!leases_.over()) {
@@ -58,10 +65,12 @@ class ContainerAgent {
           {.fd = socket_.get(), .events = POLLIN, .revents = 0},
           {.fd = leases_.fd(), .events = POLLIN, .revents = 0},
       }};
-      sys::poll_until(entries, std::nullopt);
+      const int ready = sys::poll_until(entries, first_ ? first_until_ : std::nullopt);
       if (entries[0].revents != 0) calls_.reap();
       if (entries[1].revents != 0) accept_call();
       if (entries[2].revents != 0) leases_.handle();
+      // With its own.
+      if (first_ && (ready == 0 || leases_.granted() > 1)) first_.reset();
     }
   }
 
@@ -73,6 +82,9 @@ class ContainerAgent {
 
   UniqueFd socket_;
   Leases leases_;
+  // The other end of the lease that is there for want of a host's.
+  UniqueFd first_;
+  std::optional<sys::SteadyTime> first_until_;
   AccountCalls calls_;
 };
 
@@ -81,6 +93,21 @@ void report(int host, int error, const char* text) noexcept {
   answer.error = error;
   std::snprintf(answer.text, sizeof answer.text, "%s", text);
   static_cast<void>(send(host, &answer, sizeof answer, MSG_NOSIGNAL));
+}
+
+// Of a container that shares nothing with its host.
+int serve_alone(ContainerPlan plan) {
+  empty_bounding_set();
+  // Those who come say themselves what they wish.
+  plan.keep_idle_ms = kNoWish;
+  auto [lease, own] = sys::socket_pair(sys::SocketType::stream);
+  ContainerAgent agent(plan, std::move(lease));
+  agent.wait_for_lease(std::move(own), std::chrono::milliseconds(plan.first_lease_ms));
+  const std::string ready = shared_path(kReadyName);
+  if (mkfifo(ready.c_str(), 0600) < 0 && errno != EEXIST) sys::throw_errno("making " + ready);
+  const UniqueFd told = sys::open_at(AT_FDCWD, ready.c_str(), O_RDWR);
+  agent.run();
+  return 0;
 }
 
 }  // namespace
@@ -93,6 +120,7 @@ int run_container_agent(const ContainerPlan& plan) noexcept {
     sys::make_undumpable();
     prctl(PR_SET_NAME, "casemate-agent");
     umask(0);
+    if (plan.first_lease_ms > 0) return serve_alone(plan);
     UniqueFd lease = sys::connect_to_address(shared_path(kFirstLeaseName));
     reports.reset(fcntl(lease.get(), F_DUPFD_CLOEXEC, 3));
     if (!reports) sys::throw_errno("keeping a connection");

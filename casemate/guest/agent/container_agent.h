@@ -11,6 +11,9 @@ namespace casemate::guest {
 // (keeper_messages.h).
 inline constexpr char kSharedDirectory[] = "/casemate/host";
 inline constexpr char kFirstLeaseName[] = "first.sock";
+// Where host and container share none, that directory is the container's alone, and this is a FIFO,
+// made by whoever comes first, which opens once the agent takes calls and leases.
+inline constexpr char kReadyName[] = "ready";
 
 // What the host gives to the container.
 struct ContainerPlan {
@@ -18,12 +21,19 @@ struct ContainerPlan {
   std::uint64_t open_files = 0;
   std::uint64_t cpu_seconds = 0;
   std::uint64_t keep_idle_ms = 0;
+  // 0: the host listens for the first lease in the directory that they share. Else they share none,
+  // and so long is waited for the first stream (container_stream.h) to take one.
+  std::uint64_t first_lease_ms = 0;
 };
 
 // As words of the container's command line, behind the program.
 inline std::vector<std::string> encode(const ContainerPlan& plan) {
-  return {"container", plan.work_dir, std::to_string(plan.open_files),
-          std::to_string(plan.cpu_seconds), std::to_string(plan.keep_idle_ms)};
+  return {"container",
+          plan.work_dir,
+          std::to_string(plan.open_files),
+          std::to_string(plan.cpu_seconds),
+          std::to_string(plan.keep_idle_ms),
+          std::to_string(plan.first_lease_ms)};
 }
 
 // The agent of a sandbox that an engine made: process 1 of a container without any right to make

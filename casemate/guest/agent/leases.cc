@@ -122,7 +122,7 @@ void Leases::drop_closed() {
     }
     return lease.closed;
   });
-  if (!one_was_granted || has_granted()) return;
+  if (!one_was_granted || granted() > 0) return;
   if (keep_idle_ms_ > 0) {
     set_timer(std::chrono::milliseconds(std::min(keep_idle_ms_, kLongestIdleMs)));
   } else {
@@ -130,9 +130,9 @@ void Leases::drop_closed() {
   }
 }
 
-bool Leases::has_granted() const {
-  return std::any_of(leases_.begin(), leases_.end(),
-                     [](const auto& entry) { return entry.second.granted; });
+std::size_t Leases::granted() const {
+  return static_cast<std::size_t>(std::count_if(
+      leases_.begin(), leases_.end(), [](const auto& entry) { return entry.second.granted; }));
 }
 
 // 0 disarms.
@@ -146,7 +146,7 @@ void Leases::set_timer(std::chrono::milliseconds after) {
 void Leases::time_is_up() {
   std::uint64_t expirations = 0;
   if (read(timer_.get(), &expirations, sizeof expirations) < 0) return;
-  if (!has_granted()) over_ = true;
+  if (granted() == 0) over_ = true;
 }
 
 }  // namespace casemate::guest

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 
@@ -24,6 +25,9 @@ class Leases {
   int fd() const { return events_.get(); }
   void handle();
 
+  // How many there are that were granted.
+  std::size_t granted() const;
+
   // Nobody has a lease, and nobody wished to wait longer.
   bool over() const { return over_; }
 
@@ -40,7 +44,6 @@ class Leases {
   void accept_one();
   void hear(Lease& lease);
   void drop_closed();
-  bool has_granted() const;
   void set_timer(std::chrono::milliseconds after);
   void time_is_up();
 

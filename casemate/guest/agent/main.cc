@@ -12,8 +12,11 @@
 //                                         pid 1 of such a container (enclosed_agent.h)
 //   stream AGENT_SOCKET [PORT]            beside an agent, the end of a multiplexed stream: its
 //                                         standard input and output, or a serial port's file
-//   container WORK_DIR FILES SECONDS IDLE the first process of an engine's container, with what the
+//   container WORK_DIR FILES SECONDS IDLE FIRST
+//                                         the first process of an engine's container, with what the
 //                                         host wrote on its command line (container_agent.h)
+//   container-stream IDLE                 beside it, for a host that shares nothing with it
+//                                         (container_stream.h)
 //
 // A host starts it as a keeper, with one seqpacket socket as descriptor 3; IDS are the
 // subordinate ids of its user. The other roles are clones of that process, or started by the
@@ -40,6 +43,7 @@
 #include "casemate/guest/agent/agent.h"
 #include "casemate/guest/agent/container_agent.h"
 #include "casemate/guest/agent/container_config.h"
+#include "casemate/guest/agent/container_stream.h"
 #include "casemate/guest/agent/enclosed_agent.h"
 #include "casemate/guest/agent/keeper.h"
 #include "casemate/guest/agent/serve_stream.h"
@@ -111,13 +115,17 @@ std::optional<std::uint64_t> number(std::string_view text) {
 
 // As `encode(ContainerPlan)` writes them.
 std::optional<ContainerPlan> container_plan(const std::vector<std::string>& words) {
-  if (words.size() != 4) return std::nullopt;
+  if (words.size() != 5) return std::nullopt;
   const auto files = number(words[1]);
   const auto seconds = number(words[2]);
   const auto idle = number(words[3]);
-  if (!files || !seconds || !idle) return std::nullopt;
-  return ContainerPlan{
-      .work_dir = words[0], .open_files = *files, .cpu_seconds = *seconds, .keep_idle_ms = *idle};
+  const auto first = number(words[4]);
+  if (!files || !seconds || !idle || !first) return std::nullopt;
+  return ContainerPlan{.work_dir = words[0],
+                       .open_files = *files,
+                       .cpu_seconds = *seconds,
+                       .keep_idle_ms = *idle,
+                       .first_lease_ms = *first};
 }
 
 // As `encode(EnclosedPlan)` writes them.
@@ -167,6 +175,10 @@ int run(std::vector<std::string> words) {
   }
   if (role == "enclosed") {
     if (const auto plan = enclosed_plan(words)) return run_enclosed_agent(*plan);
+    return 2;
+  }
+  if (role == "container-stream" && words.size() == 1) {
+    if (const auto idle = number(words[0])) return run_container_stream(*idle);
     return 2;
   }
   std::optional<SubordinateIds> subordinate;

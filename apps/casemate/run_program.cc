@@ -168,9 +168,9 @@ int exit_status(const CodeactRun& run, const StopRequests& stop) {
 // that others may share is ended by its last user, a moment later.
 class OwnSandbox {
  public:
-  OwnSandbox(const RunOptions& options, SandboxRouter router)
-      : key_(options.own_key ? std::optional(options.key) : std::nullopt),
-        router_(std::move(router)) {}
+  // `router`: the one that serves the run by then, which need not be the one that it began with.
+  OwnSandbox(const RunOptions& options, const SandboxRouter& router)
+      : key_(options.own_key ? std::optional(options.key) : std::nullopt), router_(router) {}
   ~OwnSandbox() {
     if (key_) router_.dispose(*key_);
   }
@@ -180,7 +180,7 @@ class OwnSandbox {
 
  private:
   std::optional<SandboxKey> key_;
-  SandboxRouter router_;
+  const SandboxRouter& router_;
 };
 
 RouterOptions host_policy(const RunOptions& options, const Log& log) {

@@ -81,7 +81,7 @@ for number in filter(str.isdigit, os.listdir("/proc")):
     try:
         with open(f"/proc/{number}/comm") as name:
             seen.add(name.read().strip())
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         pass
 print("processes", sorted(seen))
 )";
@@ -315,7 +315,7 @@ const std::vector<Scenario>& scenarios() {
         {.name = "open_files", .program = kOpenFiles},
         {.name = "timeout",
          .program = kForever,
-         .timeout = std::chrono::seconds(2),
+         .timeout = std::chrono::seconds(4),
          .needs_boundary = false},
         {.name = "cpu_seconds", .wiring = Wiring::cpu_seconds, .program = kForever},
         {.name = "signals", .program = kSignals, .needs_boundary = false},

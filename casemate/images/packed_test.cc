@@ -1,0 +1,124 @@
+#include "casemate/images/packed.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "casemate/core/errors.h"
+#include "casemate/sys/unique_fd.h"
+#include "tests/support/expect_refusal.h"
+#include "tests/support/scratch.h"
+
+namespace casemate::images {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A program stands in for mksquashfs: what is shown here is when it is run, and what becomes of
+// what it leaves. That a guest can mount what the real one makes is shown by
+// tests/cases/microvm_test.py.
+class PackedTest : public testing::Test {
+ protected:
+  PackedTest() {
+    fs::create_directories(scratch_ / "root/etc");
+    put(scratch_ / "root/etc/name", "one");
+    stand_in("echo x >> \"$0.runs\"; cat \"$1/etc/name\" > \"$2\"");
+  }
+
+  void stand_in(const std::string& script) {
+    put(scratch_ / "mksquashfs", "#!/bin/sh\n" + script + "\n");
+    fs::permissions(scratch_ / "mksquashfs", fs::perms::owner_all);
+  }
+  PackedImages packed() const {
+    return PackedImages({.directory = (scratch_ / "packed").string(),
+                         .mksquashfs = (scratch_ / "mksquashfs").string()});
+  }
+  HeldImage image(std::string identity = "dir:x") const {
+    HeldImage held;
+    held.root =
+        sys::UniqueFd(open((scratch_ / "root").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    held.identity = std::move(identity);
+    return held;
+  }
+  std::size_t runs() const {
+    std::ifstream file(scratch_ / "mksquashfs.runs");
+    std::string line;
+    std::size_t count = 0;
+    while (std::getline(file, line)) ++count;
+    return count;
+  }
+  std::size_t files() const {
+    std::size_t count = 0;
+    for (fs::directory_iterator each(scratch_ / "packed"), end; each != end; ++each) ++count;
+    return count;
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(PackedTest, AnImageIsPackedOnceAndReadableForEverybody) {
+  const PackedImage first = packed().hold(image(), {});
+  EXPECT_EQ(packed().hold(image(), {}).path, first.path);
+  EXPECT_EQ(runs(), 1U);
+  EXPECT_EQ(files(), 1U);
+  struct stat status{};
+  ASSERT_EQ(stat(first.path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0444U);
+  ASSERT_EQ(stat((scratch_ / "packed").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0700U);
+}
+
+TEST_F(PackedTest, ADirectoryThatChangedIsAnotherImage) {
+  const PackedImage first = packed().hold(image(), {});
+  put(scratch_ / "root/etc/other", "two");
+  const PackedImage second = packed().hold(image(), {});
+  EXPECT_NE(first.digest, second.digest);
+  EXPECT_EQ(runs(), 2U);
+}
+
+TEST_F(PackedTest, AnImageOfTheStoreIsKnownByItsId) {
+  const PackedImage first = packed().hold(image("sha256:1"), {});
+  put(scratch_ / "root/etc/other", "two");
+  EXPECT_EQ(packed().hold(image("sha256:1"), {}).digest, first.digest);
+  EXPECT_NE(packed().hold(image("sha256:2"), {}).digest, first.digest);
+}
+
+TEST_F(PackedTest, OneThatChangesWhileItIsPackedIsNotKept) {
+  stand_in("echo changed > \"$1/etc/changed\"; echo packed > \"$2\"");
+  expect_refusal<SandboxUnavailable>([&] { packed().hold(image(), {}); }, "changed while");
+  EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(PackedTest, AFailureSaysWhatTheProgramSaidAndLeavesNothing) {
+  stand_in("echo half > \"$2\"; echo no room here >&2; exit 3");
+  expect_refusal<SandboxUnavailable>([&] { packed().hold(image(), {}); },
+                                     {"exit 3", "no room here"});
+  EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(PackedTest, AMissingProgramIsNamedWithThePackageThatHasIt) {
+  fs::remove(scratch_ / "mksquashfs");
+  expect_refusal<SandboxImageNotSupported>([&] { packed().hold(image(), {}); },
+                                           {"mksquashfs", "squashfs-tools"});
+  EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(PackedTest, ACallThatIsCancelledOrLateEndsTheProgram) {
+  stand_in("echo half > \"$2\"; exec sleep 1000");
+  CallControl late;
+  late.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  expect_refusal<SandboxTimeout>([&] { packed().hold(image(), late); }, "packed");
+  std::stop_source source;
+  source.request_stop();
+  CallControl cancelled;
+  cancelled.stop = source.get_token();
+  expect_refusal<SandboxCancelled>([&] { packed().hold(image(), cancelled); }, "packed");
+  EXPECT_EQ(files(), 0U);
+}
+
+}  // namespace
+}  // namespace casemate::images

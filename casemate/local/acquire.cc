@@ -187,7 +187,10 @@ guest::AgentSandboxParts LocalSandboxes::parts_of(const std::shared_ptr<const He
   parts.environment = record.environment;
   // Who listens for one with a kernel of its own is no process of the sandbox.
   if (!record.enclosed) {
-    parts.first_process = [held] { return agent_of(held->directory.get()); };
+    parts.first_process = [held, engine = engine_]() -> std::optional<int> {
+      const std::optional<int> agent = agent_of(held->directory.get());
+      return agent ? engine->first_process(*agent) : std::nullopt;
+    };
   }
   if (record.egress == Egress::allowlist) {
     parts.door_rules = door_rules(record.egress_allow);

@@ -91,6 +91,7 @@ HeldSandbox LocalSandboxes::create(
       }
     }
     write_record(directory.get(), record);
+    engine_->prepare(directory.get(), image, spec, control);
     sys::write_file_at(directory.get(), guest::kBusyLockName, "", 0600);
     mark_used(directory.get());
     auto [lease, sandboxes_end] = sys::socket_pair(sys::SocketType::stream);

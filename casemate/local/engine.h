@@ -1,10 +1,14 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "casemate/core/control.h"
 #include "casemate/core/declarations.h"
+#include "casemate/core/spec.h"
 #include "casemate/local/control_groups.h"
+#include "casemate/local/image_choice.h"
 
 namespace casemate::local {
 
@@ -40,6 +44,19 @@ class Engine {
   // The role of the guest program that makes sandboxes, and what follows on its command line; see
   // guest/agent/main.cc.
   virtual std::vector<std::string> keeper_arguments() const { return {"keeper"}; }
+
+  // Adds to the directory of a sandbox in the making what its keeper needs (a file that
+  // guest/agent/keeper_messages.h names). Throws what `SandboxBackend::acquire` does, and
+  // `std::system_error`.
+  virtual void prepare(int /*directory*/, const ImageChoice& /*image*/, const SandboxSpec& /*spec*/,
+                       const CallControl& /*control*/) {}
+
+  // The process that the host sees the boundary by (`Sandbox::first_process`), by the one that
+  // listens in the sandbox's directory. Never throws.
+  virtual std::optional<int> first_process(int agent) const noexcept { return agent; }
+
+  // The image of the sandbox by which this engine is tried; empty: the default one. Never throws.
+  virtual std::string probe_image() const noexcept { return {}; }
 
   // Removes what the keeper's end, or a kill, may have left of a sandbox elsewhere than in its
   // directory and its control groups. Its processes have ended. Returns whether nothing is left.

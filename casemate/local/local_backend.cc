@@ -159,6 +159,8 @@ int LocalBackend::dispose_scope(std::string_view scope, std::string_view thread_
 BackendProbe LocalBackend::probe() {
   SandboxSpec spec;
   spec.kind = "probe";
+  const std::string image = sandboxes_->engine().probe_image();
+  if (!image.empty()) spec.image = image;
   try {
     const SandboxKey key{"casemate probe", random_hex(8), "default"};
     acquire(key, spec, {});

@@ -395,9 +395,9 @@ std::optional<UniqueFd> connect_to(int directory, const char* name) {
 void remove_sandbox_directory(int parent, const std::string& name) noexcept {
   const UniqueFd directory = open_sandbox(parent, name);
   if (!directory) return;
-  for (const char* file :
-       {guest::kAgentSocketName, guest::kLeaseSocketName, guest::kBusyLockName,
-        guest::kNextRecordName, guest::kRecordName, guest::kContainerConfigName}) {
+  for (const char* file : {guest::kAgentSocketName, guest::kLeaseSocketName, guest::kBusyLockName,
+                           guest::kNextRecordName, guest::kRecordName, guest::kContainerConfigName,
+                           guest::kMachinePlanName}) {
     unlinkat(directory.get(), file, 0);
   }
   unlinkat(parent, name.c_str(), AT_REMOVEDIR);

@@ -57,6 +57,13 @@ void join_groups(const std::vector<UniqueFd>& groups) {
   }
 }
 
+void keep_group(std::vector<int>& kept, const std::optional<ProgramGroup>& group) {
+  if (!group) return;
+  for (const UniqueFd* file : {&group->members, &group->memory_events, &group->fork_events}) {
+    kept.push_back(file->get());
+  }
+}
+
 // The machine's root may mount a /proc wherever it is; who is root of a user namespace only, where
 // nothing is hidden of another. What is mounted in the sandbox later is measured by this one.
 void mount_proc_first(AgentPlan& plan) {
@@ -167,13 +174,14 @@ class Agent {
   [[noreturn]] void become_call(UniqueFd connection) {
     int status = 1;
     try {
-      const int kept[] = {0, 1, 2, connection.get()};
+      std::vector<int> kept{0, 1, 2, connection.get()};
+      keep_group(kept, plan_.programs);
       sys::close_all_except(kept);
       sigset_t none;
       sigemptyset(&none);
       sigprocmask(SIG_SETMASK, &none, nullptr);
       prctl(PR_SET_NAME, "casemate-call");
-      LinuxPlace place(plan_.place);
+      LinuxPlace place(plan_.place, plan_.programs ? &*plan_.programs : nullptr);
       status = serve_call(std::move(connection), place);
     } catch (const std::exception&) {
     }
@@ -213,11 +221,17 @@ void run_agent(AgentPlan plan) noexcept {
     // While the keeper writes the id maps, and before anything is made that shall be counted.
     join_groups(plan.groups);
     plan.groups.clear();
-    const int kept[] = {
-        0, 1, 2, status, plan.agent_socket.get(), plan.lease_socket.get(), plan.first_lease.get(),
-        plan.keeper.get(),
-        // Of an image `host` there is none; closing all but 0 twice is closing all but 0.
-        plan.image ? plan.image.get() : 0};
+    std::vector<int> kept{0,
+                          1,
+                          2,
+                          status,
+                          plan.agent_socket.get(),
+                          plan.lease_socket.get(),
+                          plan.first_lease.get(),
+                          plan.keeper.get()};
+    // Of an image `host` there is none.
+    if (plan.image) kept.push_back(plan.image.get());
+    keep_group(kept, plan.programs);
     sys::close_all_except(kept);
     set_up(plan);
     if (!plan.contained) plan.keeper.reset();

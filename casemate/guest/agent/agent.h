@@ -4,10 +4,12 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "casemate/guest/agent/linux_place.h"
+#include "casemate/guest/agent/program_group.h"
 #include "casemate/guest/agent/rootfs.h"
 #include "casemate/sys/unique_fd.h"
 
@@ -36,6 +38,8 @@ struct AgentPlan {
   bool contained = false;
   // Files of the control groups that it lives in (`Place::join_groups`).
   std::vector<sys::UniqueFd> groups;
+  // Where its programs are counted by nobody outside.
+  std::optional<ProgramGroup> programs{};
 };
 
 // All that a sandbox has of its own.

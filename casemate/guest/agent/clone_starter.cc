@@ -93,6 +93,7 @@ class CloneStarter final : public Starter {
       image.emplace(*template_, plan.image.get(), request.work_dir);
     }
     plan.groups = std::move(start.groups);
+    plan.programs = std::move(start.programs);
     plan.keeper = UniqueFd(fcntl(self_.get(), F_DUPFD_CLOEXEC, 0));
     plan.proc_first = proc_first_;
     const pid_t pid =

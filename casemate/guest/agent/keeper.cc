@@ -34,6 +34,7 @@
 #include "casemate/guest/agent/agent.h"
 #include "casemate/guest/agent/inheritance.h"
 #include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/guest/agent/program_group.h"
 #include "casemate/guest/agent/starter.h"
 #include "casemate/sys/cgroup.h"
 #include "casemate/sys/error.h"
@@ -114,8 +115,10 @@ bool ends_within(const char* text, std::size_t bytes) { return strnlen(text, byt
 
 bool is_sound(const CreateSandbox& request, std::size_t descriptors) {
   if (request.number == 0 || request.control_groups > kMaxControlGroups) return false;
-  if (request.has_image > 1) return false;
-  if (descriptors < std::uint64_t{2} + request.has_image + request.bounded_groups) return false;
+  if (request.has_image > 1 || request.has_program_group > 1) return false;
+  const std::uint64_t groups =
+      request.bounded_groups + std::uint64_t{request.has_program_group} * kProgramGroupFiles;
+  if (descriptors < std::uint64_t{2} + request.has_image + groups) return false;
   if (!ends_within(request.id, sizeof request.id)) return false;
   if (!ends_within(request.work_dir, sizeof request.work_dir)) return false;
   if (request.work_dir[0] != '/' || request.work_dir[1] == '\0') return false;
@@ -335,6 +338,13 @@ class Keeper {
     plan.lease_socket = bind_socket(sandbox->directory.get(), kLeaseSocketName);
     plan.first_lease = std::move(descriptors[1]);
     if (request.has_image != 0) plan.image = std::move(descriptors[2]);
+    if (request.has_program_group != 0) {
+      const std::size_t first = descriptors.size() - kProgramGroupFiles;
+      plan.programs = ProgramGroup{.members = std::move(descriptors[first]),
+                                   .memory_events = std::move(descriptors[first + 1]),
+                                   .fork_events = std::move(descriptors[first + 2])};
+      descriptors.resize(first);
+    }
     const std::ptrdiff_t first_group = 2 + static_cast<std::ptrdiff_t>(request.has_image);
     plan.groups.assign(std::make_move_iterator(descriptors.begin() + first_group),
                        std::make_move_iterator(descriptors.end()));
@@ -479,7 +489,7 @@ class Keeper {
   // that another sandbox took in between stays, because its directory is not empty.
   static void remove_directory(int directory) {
     for (const char* name : {kAgentSocketName, kLeaseSocketName, kBusyLockName, kNextRecordName,
-                             kRecordName, kContainerConfigName}) {
+                             kRecordName, kContainerConfigName, kMachinePlanName}) {
       unlinkat(directory, name, 0);
     }
     try {

@@ -37,8 +37,8 @@ inline constexpr std::size_t kControlGroupPathBytes = 256;
 // the sandbox's end of a connection that is its first lease, then, with `has_image`, the image's
 // root directory (the agent keeps that descriptor, and with it the lock it carries, as long as it
 // lives), then, of each group that the agent shall live in, the open file by which it joins (see
-// `Place`), and the same of the `bounded_groups` in which a sandbox with a kernel of its own lives
-// as a whole.
+// `Place`), the same of the `bounded_groups` in which a sandbox with a kernel of its own lives as a
+// whole, and with `has_program_group` the three files of a `ProgramGroup`.
 struct CreateSandbox {
   // Repeated in the answer. Above 0.
   std::uint64_t number;
@@ -49,6 +49,8 @@ struct CreateSandbox {
   // 0: the machine's own programs, image `host`.
   std::uint32_t has_image;
   std::uint32_t bounded_groups;
+  // Who makes the sandbox counts its programs in a group of their own, which is nobody's to remove.
+  std::uint32_t has_program_group;
   // Absolute paths of the sandbox's control groups, to be removed at its end.
   char control_group_paths[kMaxControlGroups][kControlGroupPathBytes];
   // What the first lease wishes, as in `LeaseRequest`.
@@ -94,6 +96,8 @@ inline constexpr char kNextRecordName[] = "record.next";
 
 // What a container's runtime is told (guest/agent/container_config.h).
 inline constexpr char kContainerConfigName[] = "config.json";
+// How a virtual machine is started (guest/machine/machine_plan.h).
+inline constexpr char kMachinePlanName[] = "machine";
 
 // What a connection to the lease socket says to become a lease, and again, then without an answer,
 // to change its mind. One that says nothing (a listing that only looks whether somebody listens)

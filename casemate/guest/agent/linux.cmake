@@ -86,9 +86,17 @@ casemate_module(guest_linux
 
 casemate_test(guest_linux FILES container_config_test.cc enclosure_config_test.cc identity_test.cc DEPS Boost::json)
 
+# Virtual machines: what keeps one on the host, and its first process inside.
+casemate_module(guest_machine
+    SOURCES ../machine/control_line.cc ../machine/hypervisor.cc ../machine/machine_agent.cc
+            ../machine/machine_boot.cc ../machine/machine_init.cc ../machine/machine_starter.cc
+            ../machine/running_machine.cc ../machine/time_stamp.cc
+    PUBLIC casemate_guest_linux casemate_guest_machine_plan casemate_guest_stream casemate_sys)
+casemate_test(guest_machine FILES ../machine/control_line_test.cc ../machine/time_stamp_test.cc)
+
 casemate_static_program(casemate-guest
     SOURCES main.cc
-    PRIVATE casemate_guest_linux)
+    PRIVATE casemate_guest_machine)
 target_link_options(casemate-guest PRIVATE -s -Wl,--gc-sections)
 
 # -- Its bytes, for the host ------------------------------------------------------------------------

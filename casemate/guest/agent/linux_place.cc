@@ -73,8 +73,9 @@ void hide(const char* empty, const char* path) {
 
 }  // namespace
 
-LinuxPlace::LinuxPlace(Config config)
+LinuxPlace::LinuxPlace(Config config, const ProgramGroup* programs)
     : config_(std::move(config)),
+      programs_(programs),
       quota_(sys::open_at(AT_FDCWD, kQuotaDirectory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)),
       self_(sys::open_pid(getpid())) {}
 
@@ -175,6 +176,7 @@ pid_t LinuxPlace::clone_exec_init() {
 bool LinuxPlace::end_leftovers() noexcept { return true; }
 
 void LinuxPlace::enter_exec_scope() {
+  if (programs_ != nullptr) before_ = read_refusals(*programs_);
   // The call's /proc stays below this one, out of reach: this process's children have no right to
   // take a mount away.
   const sys::UniqueFd proc = sys::make_proc();
@@ -195,6 +197,12 @@ Place::DiskFull LinuxPlace::disk_full() const noexcept {
   if (fstatfs(quota_.get(), &status) < 0) return DiskFull::no;
   if (status.f_bavail == 0) return DiskFull::of_bytes;
   return status.f_ffree == 0 ? DiskFull::of_files : DiskFull::no;
+}
+
+Place::Refused LinuxPlace::refused() noexcept {
+  if (programs_ == nullptr) return {};
+  const Refusals now = read_refusals(*programs_);
+  return {.forks = now.forks > before_.forks, .memory = now.memory_kills > before_.memory_kills};
 }
 
 int LinuxPlace::limit_processes() const noexcept {
@@ -230,6 +238,7 @@ bool LinuxPlace::processes_ran_out() noexcept {
 }
 
 int LinuxPlace::join_groups(std::span<const int> groups) noexcept {
+  if (programs_ != nullptr && write(programs_->members.get(), "0", 1) != 1) return errno;
   if (const int error = Place::join_groups(groups)) return error;
   // A view of the groups that begins here: the machine's names of them are not for programs.
   return syscall(SYS_unshare, CLONE_NEWCGROUP) == 0 ? 0 : errno;

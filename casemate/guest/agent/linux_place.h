@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "casemate/guest/agent/place.h"
+#include "casemate/guest/agent/program_group.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::guest {
@@ -36,7 +37,8 @@ class LinuxPlace final : public Place {
   };
 
   // In the call process, cloned with mount and IPC namespaces, user 0 of the sandbox, umask 0.
-  explicit LinuxPlace(Config config);
+  // `programs` is theirs all, where nobody outside counts; it outlives this.
+  explicit LinuxPlace(Config config, const ProgramGroup* programs = nullptr);
 
   const std::string& work_dir() const override { return config_.work_dir; }
   std::vector<std::string> kept_directories() const override;
@@ -52,6 +54,7 @@ class LinuxPlace final : public Place {
   void kill_exec_scope() noexcept override;
   DiskFull disk_full() const noexcept override;
   bool processes_ran_out() noexcept override;
+  Refused refused() noexcept override;
   int join_groups(std::span<const int> groups) noexcept override;
   int become_user() noexcept override;
   int confine_program() noexcept override;
@@ -63,6 +66,9 @@ class LinuxPlace final : public Place {
   void clear_mount_point(const std::string& directory) const;
 
   Config config_;
+  const ProgramGroup* programs_;
+  // At the beginning of an exec.
+  Refusals before_{};
   // The whole quota file system. Covered in the call's mount namespace; only this reaches it.
   sys::UniqueFd quota_;
   // The call process, for its children to notice its end.

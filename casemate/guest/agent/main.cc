@@ -10,6 +10,8 @@
 //                                         own
 //   enclosed WORK_DIR FILES PROCESSES SECONDS BYTES
 //                                         pid 1 of such a container (enclosed_agent.h)
+//   machine-keeper [IDS]                  makes sandboxes that are virtual machines
+//   machine                               pid 1 of such a machine
 //   stream AGENT_SOCKET [PORT]            beside an agent, the end of a multiplexed stream: its
 //                                         standard input and output, or a serial port's file
 //   container WORK_DIR FILES SECONDS IDLE FIRST
@@ -48,6 +50,8 @@
 #include "casemate/guest/agent/keeper.h"
 #include "casemate/guest/agent/serve_stream.h"
 #include "casemate/guest/agent/starter.h"
+#include "casemate/guest/machine/machine_init.h"
+#include "casemate/guest/machine/machine_starter.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/process.h"
 #include "casemate/sys/socket.h"
@@ -166,6 +170,7 @@ int run(std::vector<std::string> words) {
   if (role == "agent" && words.empty()) {
     run_contained_agent(casemate::sys::UniqueFd(kContainerKeeper));
   }
+  if (role == "machine" && getpid() == 1) run_machine();
   if (role == "stream" && (words.size() == 1 || words.size() == 2)) {
     return start_stream(words[0], words.size() == 2 ? words[1].c_str() : nullptr);
   }
@@ -195,6 +200,7 @@ int run(std::vector<std::string> words) {
     words.erase(words.begin());
     return start_keeper([&] { return make_enclosure_starter(words); });
   }
+  if (role == "machine-keeper" && words.empty()) return start_keeper(make_machine_starter);
   if (role == "runtime-keeper") {
     if (const auto plan = parse_runtime(words)) {
       return start_keeper([&] { return make_runtime_starter(*plan, subordinate); });

@@ -9,10 +9,14 @@
 #include <optional>
 #include <string_view>
 
+#include "casemate/guest/agent/program_group.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::guest {
 namespace {
+
+constexpr std::string_view kMemoryKills = "oom_kill";
+constexpr std::string_view kForks = "max";
 
 // The number behind `key` at the beginning of a line.
 std::optional<std::uint64_t> value_of(std::string_view text, std::string_view key) {
@@ -27,15 +31,20 @@ std::optional<std::uint64_t> value_of(std::string_view text, std::string_view ke
   return std::nullopt;
 }
 
+// Of an open file, from its beginning; absent where it does not say.
+std::optional<std::uint64_t> value_in(int file, std::string_view key) noexcept {
+  char bytes[4096];
+  const ssize_t count = pread(file, bytes, sizeof bytes, 0);
+  if (count <= 0) return std::nullopt;
+  return value_of({bytes, static_cast<std::size_t>(count)}, key);
+}
+
 // Of the first of these files that is there.
 std::uint64_t read_value(std::initializer_list<const char*> paths, std::string_view key) noexcept {
   for (const char* path : paths) {
     const sys::UniqueFd file(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (!file) continue;
-    char bytes[4096];
-    const ssize_t count = read(file.get(), bytes, sizeof bytes);
-    if (count <= 0) continue;
-    if (const auto value = value_of({bytes, static_cast<std::size_t>(count)}, key)) return *value;
+    if (const auto value = value_in(file.get(), key)) return *value;
   }
   return 0;
 }
@@ -43,11 +52,16 @@ std::uint64_t read_value(std::initializer_list<const char*> paths, std::string_v
 }  // namespace
 
 Refusals read_refusals() noexcept {
-  return {
-      .memory_kills = read_value(
-          {"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"}, "oom_kill"),
-      .forks =
-          read_value({"/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events"}, "max")};
+  return {.memory_kills = read_value(
+              {"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"},
+              kMemoryKills),
+          .forks = read_value({"/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events"},
+                              kForks)};
+}
+
+Refusals read_refusals(const ProgramGroup& group) noexcept {
+  return {.memory_kills = value_in(group.memory_events.get(), kMemoryKills).value_or(0),
+          .forks = value_in(group.fork_events.get(), kForks).value_or(0)};
 }
 
 }  // namespace casemate::guest

@@ -10,6 +10,7 @@
 
 #include "casemate/guest/agent/identity.h"
 #include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/guest/agent/program_group.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::guest {
@@ -48,6 +49,8 @@ struct StartPlan {
   // With `has_image`.
   sys::UniqueFd image;
   std::vector<sys::UniqueFd> groups;
+  // With `has_program_group`.
+  std::optional<ProgramGroup> programs{};
 };
 
 // How a keeper makes the first process of a sandbox. Methods throw `std::system_error` unless they

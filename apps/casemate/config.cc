@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "apps/casemate/config_owner.h"
@@ -17,6 +18,7 @@
 #include "apps/casemate/values.h"
 #include "casemate/backends/docker/docker_backend.h"
 #include "casemate/backends/linux/linux_backend.h"
+#include "casemate/backends/microvm/microvm_backend.h"
 #include "casemate/backends/oci/oci_backend.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
@@ -158,10 +160,12 @@ class Reader {
   void read_engine(const std::string& engine, const TomlValue& table) {
     if (engine == kOciBackendName) return read_oci(table);
     if (engine == kDockerBackendName) return read_docker(table);
+    if (engine == kMicrovmBackendName) return read_microvm(table);
     if (engine != kLinuxBackendName) {
-      place_.refuse_unknown_key(table, engine, " in [backends]",
-                                {std::string(kLinuxBackendName), std::string(kOciBackendName),
-                                 std::string(kDockerBackendName)});
+      place_.refuse_unknown_key(
+          table, engine, " in [backends]",
+          {std::string(kLinuxBackendName), std::string(kOciBackendName),
+           std::string(kDockerBackendName), std::string(kMicrovmBackendName)});
     }
     for (const auto& [key, value] : table.entries) {
       if (key == "state_dir" || key == "image_dir") {
@@ -195,7 +199,7 @@ class Reader {
       if (key == "state_dir") {
         config_.oci_state_dir = read_directory(key, value);
       } else if (key == "runtime") {
-        config_.oci_runtime = read_runtime(key, value);
+        config_.oci_runtime = read_program(key, value, "crun");
       } else {
         place_.refuse_unknown_key(value, key, " in [backends.oci]", {"state_dir", "runtime"});
       }
@@ -217,8 +221,46 @@ class Reader {
     }
   }
 
-  std::string read_runtime(const std::string& key, const TomlValue& value) {
-    const std::string example = "for example runtime = \"crun\"";
+  void read_microvm(const TomlValue& table) {
+    for (const auto& [key, value] : table.entries) {
+      if (key == "state_dir") {
+        config_.microvm_state_dir = read_directory(key, value);
+      } else if (key == "kernel_root") {
+        config_.microvm_kernel_root = read_directory(key, value);
+      } else if (key == "qemu") {
+        config_.microvm_qemu = read_program(key, value, "qemu-system-x86_64");
+      } else if (key == "accelerator") {
+        config_.microvm_accelerator = read_choice(key, value, kAccelerators);
+      } else if (key == "machine") {
+        config_.microvm_machine = read_choice(key, value, kMachines);
+      } else if (key == "save_machines") {
+        if (value.kind != Kind::flag) {
+          place_.refuse_kind(value, key, "true or false", "for example save_machines = false");
+        }
+        config_.microvm_saves_machines = value.flag;
+      } else {
+        place_.refuse_unknown_key(
+            value, key, " in [backends.microvm]",
+            {"state_dir", "kernel_root", "qemu", "accelerator", "machine", "save_machines"});
+      }
+    }
+  }
+
+  std::string read_choice(const std::string& key, const TomlValue& value,
+                          std::span<const std::string_view> known) {
+    if (value.kind != Kind::text) {
+      place_.refuse_kind(value, key, "a string",
+                         fmt::format("for example {} = \"{}\"", key, known[0]));
+    }
+    if (std::ranges::find(known, value.text) == known.end()) {
+      place_.refuse(value, fmt::format("{} cannot be '{}'", key, escape_for_display(value.text)),
+                    fmt::format("give one of: {}", fmt::join(known, ", ")));
+    }
+    return value.text;
+  }
+
+  std::string read_program(const std::string& key, const TomlValue& value, std::string_view one) {
+    const std::string example = fmt::format("for example {} = \"{}\"", key, one);
     if (value.kind != Kind::text) place_.refuse_kind(value, key, "a string", example);
     const bool relative = value.text.find('/') != value.text.npos && !value.text.starts_with('/');
     if (value.text.empty() || relative || value.text.find('\0') != value.text.npos) {

@@ -20,6 +20,10 @@
 namespace casemate::app {
 
 // An option of every verb that reads the file.
+// What runs a virtual machine, and what kind of machine it is; the first is the default.
+inline constexpr std::array<std::string_view, 3> kAccelerators = {"auto", "kvm", "tcg"};
+inline constexpr std::array<std::string_view, 2> kMachines = {"microvm", "q35"};
+
 inline constexpr OptionSpec kConfigOption = {
     "--config",
     "FILE",
@@ -48,6 +52,14 @@ struct Config {
   // [backends.docker], as `DockerBackendOptions` has them: host, image, platform, runtime, tls_dir
   // and state_dir, an absolute path each of the last two; pull is "missing" or "never".
   std::map<std::string, std::string, std::less<>> docker;
+  // [backends.microvm] state_dir, kernel_root, absolute paths; qemu, a name or an absolute path;
+  // accelerator, one of `kAccelerators`; machine, one of `kMachines`; save_machines.
+  std::optional<std::string> microvm_state_dir;
+  std::optional<std::string> microvm_kernel_root;
+  std::optional<std::string> microvm_qemu;
+  std::optional<std::string> microvm_accelerator;
+  std::optional<std::string> microvm_machine;
+  std::optional<bool> microvm_saves_machines;
   // [host_tools.NAME], sorted by name.
   std::vector<HostToolSetting> host_tools;
 

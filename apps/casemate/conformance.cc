@@ -33,6 +33,8 @@ constexpr auto kSuites = [] {
 constexpr auto kOptions = std::to_array<OptionSpec>({
     {"--backend", "NAME", Repeat::refused, "the first that is available", "try this backend",
      "--backend linux"},
+    {"--image", "REF", Repeat::refused, "host",
+     "try sandboxes from this image, which needs a shell and python3", "--image dir:/srv/image"},
     {"--suite", "S", Repeat::allowed, "all of what the backend declares", "run this suite",
      "--suite files-out", ValueForm::text, kSuites},
     {"--json", "", Repeat::refused, "off", "one array of records on standard output", "--json"},
@@ -101,8 +103,10 @@ int conformance_verb(const ParsedLine& line, const Config& config) {
   });
   options->stop = stop.token();
   try {
-    return try_backend(std::move(backend), std::move(*options),
-                       line.has("--json") ? OutputFormat::json : OutputFormat::streams);
+    return try_backend(
+        std::move(backend), std::move(*options),
+        line.has("--json") ? OutputFormat::json : OutputFormat::streams,
+        line.has("--image") ? std::optional(line.value_or("--image", "")) : std::nullopt);
   } catch (const SandboxCancelled&) {
     if (const auto status = stop.exit_status()) return *status;
     throw;

@@ -150,6 +150,10 @@ std::vector<Finding> examine(SandboxBackend& backend) {
     findings.push_back(limits(trial, declared));
     findings.push_back(interpreter(trial, declared));
     return findings;
+  } catch (const SandboxImageNotSupported&) {
+    // It has none of its own, and what runs in one is the image's.
+    return {{declared.name, Status::ok,
+             fmt::format("works ({}); a run has to name an image", probe.engine), ""}};
   } catch (const SandboxError& error) {
     return {{declared.name, Status::missing,
              error.hint().empty() ? error.message()

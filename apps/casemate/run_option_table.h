@@ -9,6 +9,7 @@
 #include "apps/casemate/option_parser.h"
 #include "casemate/backends/docker/docker_backend.h"
 #include "casemate/backends/linux/linux_backend.h"
+#include "casemate/backends/microvm/microvm_backend.h"
 #include "casemate/backends/oci/oci_backend.h"
 
 namespace casemate::app {
@@ -24,8 +25,8 @@ inline constexpr std::array<std::string_view, 7> kRungs = {
     "process", "runtime", "os_process", "container", "hardened_container", "microvm", "vm"};
 inline constexpr std::array<std::string_view, 4> kImages = {"host",
                                                             "dir:", "oci:", "docker-archive:"};
-inline constexpr std::array<std::string_view, 3> kBackends = {kLinuxBackendName, kOciBackendName,
-                                                              kDockerBackendName};
+inline constexpr std::array<std::string_view, 4> kBackends = {
+    kLinuxBackendName, kOciBackendName, kDockerBackendName, kMicrovmBackendName};
 
 inline constexpr auto kRunOptions = std::to_array<OptionSpec>({
     {"--file", "NAME=PATH|PATH", kMany, "none",

@@ -31,14 +31,29 @@ std::string line_of(const ProbeResult& result) {
   return text;
 }
 
+// The backend's sandboxes, from that image.
+class ImageSubject final : public conformance::Subject {
+ public:
+  ImageSubject(std::shared_ptr<SandboxBackend> backend, std::optional<std::string> image)
+      : Subject(std::move(backend)), image_(std::move(image)) {}
+  SandboxSpec spec() const override {
+    SandboxSpec spec = Subject::spec();
+    if (image_) spec.image = image_;
+    return spec;
+  }
+
+ private:
+  std::optional<std::string> image_;
+};
+
 }  // namespace
 
 int try_backend(std::shared_ptr<SandboxBackend> backend, conformance::ConformanceOptions options,
-                OutputFormat format) {
+                OutputFormat format, const std::optional<std::string>& image) {
   if (format == OutputFormat::streams) {
     options.on_result = [](const ProbeResult& result) { write_all(1, line_of(result)); };
   }
-  conformance::Subject subject(std::move(backend));
+  ImageSubject subject(std::move(backend), image);
   const Report report = run_conformance(subject, options);
   if (format == OutputFormat::json) {
     write_all(1, to_json(report) + '\n');

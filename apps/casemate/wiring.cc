@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -93,6 +94,39 @@ DockerBackendOptions docker_options(const Config& config, Log log) {
   return options;
 }
 
+namespace {
+
+std::optional<microvm::Accelerator> accelerator_of(std::string_view name) {
+  if (name == "auto") return std::nullopt;
+  if (name == "kvm") return microvm::Accelerator::kvm;
+  if (name == "tcg") return microvm::Accelerator::tcg;
+  throw InvalidArgument(fmt::format("there is no accelerator '{}'", escape_for_display(name)),
+                        fmt::format("give one of: {}", fmt::join(kAccelerators, ", ")));
+}
+
+}  // namespace
+
+MicrovmBackendOptions microvm_options(const Config& config, Log log) {
+  MicrovmBackendOptions options;
+  if (config.microvm_state_dir) options.state_dir = *config.microvm_state_dir;
+  if (const char* directory = std::getenv("CASEMATE_STATE_DIR")) {
+    options.state_dir = std::string(directory) + "-microvm";
+  }
+  if (config.microvm_kernel_root) options.kernel_root = *config.microvm_kernel_root;
+  if (config.microvm_qemu) options.qemu = *config.microvm_qemu;
+  if (config.microvm_accelerator) options.accelerator = accelerator_of(*config.microvm_accelerator);
+  if (config.microvm_machine == "q35") options.machine = microvm::MachineType::q35;
+  if (config.microvm_saves_machines) options.saves_machines = *config.microvm_saves_machines;
+  // For tests: whether there is a processor's virtualisation must not decide what they see.
+  if (const char* accelerator = std::getenv("CASEMATE_MICROVM_ACCELERATOR")) {
+    options.accelerator = accelerator_of(accelerator);
+  }
+  if (const char* root = std::getenv("CASEMATE_MICROVM_KERNEL")) options.kernel_root = root;
+  options.images = image_store_options(config, log);
+  options.log = std::move(log);
+  return options;
+}
+
 std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config, Log log,
                                                            ServerNameCheck server_names,
                                                            std::string_view only) {
@@ -110,6 +144,11 @@ std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config,
   }
   if (all || only == kDockerBackendName) {
     backends.push_back(std::make_shared<DockerBackend>(docker_options(config, log)));
+  }
+  if (all || only == kMicrovmBackendName) {
+    MicrovmBackendOptions options = microvm_options(config, log);
+    options.egress.server_names = server_names;
+    backends.push_back(std::make_shared<MicrovmBackend>(std::move(options)));
   }
   return backends;
 }

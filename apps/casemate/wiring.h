@@ -9,6 +9,7 @@
 #include "apps/casemate/run_options.h"
 #include "casemate/backends/docker/docker_backend.h"
 #include "casemate/backends/linux/linux_backend.h"
+#include "casemate/backends/microvm/microvm_backend.h"
 #include "casemate/backends/oci/oci_backend.h"
 #include "casemate/base/log.h"
 #include "casemate/core/backend.h"
@@ -25,6 +26,10 @@ images::ImageStoreOptions image_store_options(const Config& config, Log log);
 
 // How the configuration and the environment want the linux backend.
 LinuxBackendOptions linux_options(const Config& config, Log log);
+// The same of the microvm backend. Throws `InvalidArgument` for an accelerator in the environment
+// that there is none of.
+MicrovmBackendOptions microvm_options(const Config& config, Log log);
+
 // The same of the oci backend.
 OciBackendOptions oci_options(const Config& config, Log log);
 

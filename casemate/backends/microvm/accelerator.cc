@@ -1,0 +1,68 @@
+#include "casemate/backends/microvm/accelerator.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/kvm.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate::microvm {
+namespace {
+
+constexpr char kDevice[] = "/dev/kvm";
+// The one that every kernel since 2.6.22 has.
+constexpr int kApiVersion = 12;
+
+}  // namespace
+
+KvmFindings look_at_kvm() noexcept {
+  KvmFindings findings;
+  findings.device_exists = access(kDevice, F_OK) == 0;
+  if (!findings.device_exists) return findings;
+  const sys::UniqueFd device(open(kDevice, O_RDWR | O_CLOEXEC));
+  if (!device) {
+    findings.open_error = errno;
+    return findings;
+  }
+  findings.api_version = ioctl(device.get(), KVM_GET_API_VERSION, 0);
+  for (const char* module : {"/sys/module/kvm_intel", "/sys/module/kvm_amd"}) {
+    if (access(module, F_OK) == 0) findings.hardware = true;
+  }
+  return findings;
+}
+
+KvmState judge(const KvmFindings& findings) {
+  if (!findings.device_exists) {
+    return {.reason = "there is no /dev/kvm",
+            .fix =
+                "modprobe kvm_intel || modprobe kvm_amd  # a processor with virtualisation, "
+                "enabled in its firmware; in a virtual machine: nested virtualisation"};
+  }
+  if (findings.open_error == EACCES || findings.open_error == EPERM) {
+    return {.reason = "this user may not open /dev/kvm",
+            .fix = "usermod -aG kvm $USER  # as root; then log in again"};
+  }
+  if (findings.open_error != 0) {
+    return {.reason = fmt::format("/dev/kvm cannot be opened: {}",
+                                  std::generic_category().message(findings.open_error)),
+            .fix = ""};
+  }
+  if (findings.api_version != kApiVersion) {
+    return {.reason = fmt::format("/dev/kvm speaks version {}, not {}", findings.api_version,
+                                  kApiVersion),
+            .fix = ""};
+  }
+  if (!findings.hardware) {
+    return {.reason = "/dev/kvm is there without a processor's virtualisation behind it",
+            .fix = "run on a machine with virtualisation, or with nested virtualisation enabled"};
+  }
+  return {.usable = true};
+}
+
+}  // namespace casemate::microvm

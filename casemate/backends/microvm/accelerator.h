@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace casemate::microvm {
+
+// What runs a guest's instructions: the processor, behind a boundary of its own, or a program.
+enum class Accelerator { kvm, tcg };
+
+// What was found about the former here.
+struct KvmState {
+  bool usable = false;
+  // Why not, and what would help; empty where it is usable.
+  std::string reason{};
+  std::string fix{};
+};
+
+// What decides, so that a test can hold it.
+struct KvmFindings {
+  bool device_exists = false;
+  // 0, or the errno of opening it for reading and writing.
+  int open_error = 0;
+  // What KVM_GET_API_VERSION gave.
+  int api_version = 0;
+  // A processor with an extension for hypervisors (vmx, svm) that this kernel uses. Without it the
+  // device may be there and be something else: then ordinary kernels do not start.
+  bool hardware = false;
+};
+
+KvmFindings look_at_kvm() noexcept;
+KvmState judge(const KvmFindings& findings);
+
+}  // namespace casemate::microvm

@@ -1,0 +1,48 @@
+#include "casemate/backends/microvm/accelerator.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+namespace casemate::microvm {
+namespace {
+
+KvmFindings good() {
+  return {.device_exists = true, .open_error = 0, .api_version = 12, .hardware = true};
+}
+
+TEST(Kvm, IsUsedWhereTheDeviceOpensAndAProcessorIsBehindIt) {
+  const KvmState state = judge(good());
+  EXPECT_TRUE(state.usable);
+  EXPECT_EQ(state.reason, "");
+}
+
+TEST(Kvm, AMissingDeviceIsNamedWithWhatWouldHelp) {
+  const KvmState state = judge({});
+  EXPECT_FALSE(state.usable);
+  EXPECT_EQ(state.reason, "there is no /dev/kvm");
+  EXPECT_NE(state.fix, "");
+}
+
+TEST(Kvm, AForbiddenDeviceIsFixedByItsGroup) {
+  KvmFindings findings = good();
+  findings.open_error = EACCES;
+  const KvmState state = judge(findings);
+  EXPECT_FALSE(state.usable);
+  EXPECT_NE(state.fix.find("usermod -aG kvm"), std::string::npos) << state.fix;
+}
+
+TEST(Kvm, ADeviceOfAnotherKindIsNoHypervisor) {
+  KvmFindings findings = good();
+  findings.hardware = false;
+  EXPECT_FALSE(judge(findings).usable);
+  findings = good();
+  findings.api_version = 11;
+  EXPECT_FALSE(judge(findings).usable);
+  findings = good();
+  findings.open_error = EBUSY;
+  EXPECT_FALSE(judge(findings).usable);
+}
+
+}  // namespace
+}  // namespace casemate::microvm

@@ -1,0 +1,34 @@
+#include "casemate/backends/microvm/microvm_backend.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <memory>
+#include <utility>
+
+#include "casemate/backends/microvm/microvm_engine.h"
+#include "casemate/local/state_directory.h"
+
+namespace casemate {
+namespace {
+
+local::LocalOptions local_options(const MicrovmBackendOptions& options) {
+  local::LocalOptions chosen;
+  chosen.state_dir =
+      options.state_dir.empty()
+          ? local::default_state_directory(geteuid(), secure_getenv("XDG_RUNTIME_DIR")) + "-microvm"
+          : options.state_dir;
+  chosen.log = options.log;
+  // The machine's size bounds it, and groups inside.
+  chosen.control_groups = ControlGroups::none;
+  chosen.images = options.images;
+  chosen.egress = options.egress;
+  return chosen;
+}
+
+}  // namespace
+
+MicrovmBackend::MicrovmBackend(MicrovmBackendOptions options)
+    : LocalBackend(std::make_shared<microvm::MicrovmEngine>(options), local_options(options)) {}
+
+}  // namespace casemate

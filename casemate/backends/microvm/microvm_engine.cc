@@ -1,0 +1,281 @@
+#include "casemate/backends/microvm/microvm_engine.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <set>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "casemate/backends/microvm/initramfs.h"
+#include "casemate/backends/microvm/saved_machines.h"
+#include "casemate/base/digest.h"
+#include "casemate/base/utf8.h"
+#include "casemate/core/errors.h"
+#include "casemate/guest/agent/guest_program.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/guest/machine/machine_plan.h"
+#include "casemate/images/packed.h"
+#include "casemate/images/store.h"
+#include "casemate/local/diagnosis.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
+
+namespace casemate::microvm {
+namespace {
+
+constexpr TransferLimits kCeiling{
+    .max_bytes_per_file = 64 * kMiB, .max_total_bytes = 256 * kMiB, .max_files = 256};
+constexpr std::chrono::hours kUnusedFor{24 * 14};
+constexpr std::size_t kMostSaved = 16;
+constexpr std::size_t kMaxKernelBytes = 128 << 20;
+constexpr std::size_t kMaxChildrenBytes = 4096;
+constexpr std::uint64_t kMilliPerProcessor = 1000;
+
+std::string identity_of(const std::string& path) {
+  struct stat status{};
+  if (stat(path.c_str(), &status) < 0) return "";
+  return fmt::format("{} {} {} {}.{}", path, status.st_ino, status.st_size, status.st_mtim.tv_sec,
+                     status.st_mtim.tv_nsec);
+}
+
+// Empty where there is none.
+std::string find_program(const std::string& name) {
+  if (name.find('/') != name.npos) return access(name.c_str(), X_OK) == 0 ? name : "";
+  const char* variable = std::getenv("PATH");
+  std::string_view rest = variable == nullptr ? "/usr/bin:/bin" : variable;
+  while (!rest.empty()) {
+    const std::string_view directory = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(directory.size() + 1, rest.size()));
+    const std::string path = fmt::format("{}/{}", directory, name);
+    if (!directory.empty() && access(path.c_str(), X_OK) == 0) return path;
+  }
+  return "";
+}
+
+std::string kernel_directory(const std::string& store) { return store + "/kernel"; }
+
+// `kernels` is empty where there is no place for images, and so none for kernels beside them.
+Findings look(const MicrovmBackendOptions& options, const std::string& kernels) {
+  Findings findings;
+  findings.qemu = find_program(options.qemu);
+  findings.qemu_identity = identity_of(findings.qemu);
+  findings.has_mksquashfs = !find_program(options.mksquashfs).empty();
+  if (!options.kernel_root.empty()) {
+    findings.kernel = find_kernel(options.kernel_root);
+  } else {
+    if (!kernels.empty()) findings.kernel = find_kernel(kernels);
+    if (!findings.kernel) findings.kernel = find_kernel("");
+  }
+  return findings;
+}
+
+// Whole or not at all, whoever else writes it.
+void write_once(const std::string& path, std::string_view content) {
+  if (access(path.c_str(), R_OK) == 0) return;
+  const std::string part = path + ".new." + random_hex(8);
+  sys::write_file_at(AT_FDCWD, part.c_str(), content, 0444);
+  if (rename(part.c_str(), path.c_str()) < 0) sys::throw_errno("writing " + path);
+}
+
+void make_private(const std::string& path) {
+  std::filesystem::create_directories(path);
+  if (chmod(path.c_str(), 0700) < 0) sys::throw_errno("closing " + path);
+}
+
+[[noreturn]] void refuse(const Missing& missing) {
+  throw Carrying<SandboxUnavailable, local::Remedy>(
+      SandboxUnavailable("virtual machines cannot be started here: " + missing.what, missing.fix),
+      {.hint = missing.fix, .command = missing.fix});
+}
+
+}  // namespace
+
+Missing missing_of(const Findings& findings, const std::string& kernel_directory) {
+  if (findings.qemu.empty()) {
+    return {"there is no qemu-system-x86_64",
+            "apt-get install --no-install-recommends qemu-system-x86"};
+  }
+  if (!findings.has_mksquashfs) {
+    return {"there is no mksquashfs", "apt-get install squashfs-tools"};
+  }
+  if (!findings.kernel) {
+    // Not installed: a package of a kernel would have this machine start it.
+    return {"there is no kernel for them",
+            fmt::format("cd /tmp && apt-get download $(apt-cache depends linux-image-cloud-amd64 | "
+                        "sed -n 's/.*Depends: //p') && dpkg-deb -x linux-image-*-cloud-amd64_*.deb "
+                        "{}",
+                        kernel_directory)};
+  }
+  if (findings.accelerator == Accelerator::kvm && !findings.kvm.usable) {
+    return {findings.kvm.reason, findings.kvm.fix};
+  }
+  return {};
+}
+
+MicrovmEngine::MicrovmEngine(MicrovmBackendOptions options) : options_(std::move(options)) {}
+
+std::string MicrovmEngine::store() const {
+  return options_.images.directory.empty() ? images::default_store_directory()
+                                           : options_.images.directory;
+}
+
+const KvmState& MicrovmEngine::kvm() const {
+  std::call_once(kvm_looked_, [this] { kvm_ = judge(look_at_kvm()); });
+  return kvm_;
+}
+
+Accelerator MicrovmEngine::accelerator() const {
+  return options_.accelerator.value_or(kvm().usable ? Accelerator::kvm : Accelerator::tcg);
+}
+
+const Findings& MicrovmEngine::findings() const {
+  std::call_once(looked_, [this] {
+    std::string kernels;
+    try {
+      kernels = kernel_directory(store());
+    } catch (const SandboxUnavailable&) {
+      // Said when a machine is to be made.
+    }
+    findings_ = look(options_, kernels);
+    findings_.kvm = kvm();
+    findings_.accelerator = accelerator();
+  });
+  return findings_;
+}
+
+BackendDeclarations MicrovmEngine::declare(const local::ControlGroupLayout& /*layout*/) const {
+  const Isolation hardware =
+      options_.machine == MachineType::microvm ? Isolation::microvm : Isolation::vm;
+  return {
+      .name = std::string(kMicrovmBackendName),
+      // Under emulation the boundary is a program's, and a program's faults cross it.
+      .isolation = accelerator() == Accelerator::kvm ? hardware : Isolation::hardened_container,
+      .egress_modes = {Egress::allowlist, Egress::closed},
+      .capabilities = {Capability::exec, Capability::files_in, Capability::files_out,
+                       Capability::files_list, Capability::files_delete, Capability::host_tools},
+      .limits = {.files_in = kCeiling, .files_out = kCeiling},
+      .os_families = {OsFamily::posix},
+      .image_forms = {ImageForm::dir, ImageForm::oci, ImageForm::docker_archive,
+                      ImageForm::registry},
+      .host_tool_transport = HostToolTransport::channel,
+      .enforceable_limits = {Limit::memory, Limit::pids, Limit::cpu, Limit::disk, Limit::files,
+                             Limit::time}};
+}
+
+std::string MicrovmEngine::text() const {
+  // Not set up here, and so nothing that somebody would miss.
+  if (findings().qemu.empty() || !findings().has_mksquashfs || !findings().kernel) return "";
+  return fmt::format("qemu {} with {}, kernel {}",
+                     options_.machine == MachineType::microvm ? "microvm" : "q35",
+                     accelerator() == Accelerator::kvm
+                         ? "KVM"
+                         : fmt::format("software emulation ({})",
+                                       options_.accelerator ? "as was asked for" : kvm().reason),
+                     findings().kernel->release);
+}
+
+void MicrovmEngine::check_available() const {
+  const Missing missing = missing_of(findings(), kernel_directory(store()));
+  if (!missing.what.empty()) refuse(missing);
+}
+
+std::string MicrovmEngine::build() const {
+  return fmt::format("{} {} {} {} {}", guest::guest_build_id(), findings().qemu_identity,
+                     findings().kernel ? identity_of(findings().kernel->image) : "",
+                     options_.machine == MachineType::microvm ? "microvm" : "q35",
+                     accelerator() == Accelerator::kvm ? "kvm" : "tcg");
+}
+
+std::vector<std::string> MicrovmEngine::keeper_arguments() const { return {"machine-keeper"}; }
+
+std::optional<int> MicrovmEngine::first_process(int agent) const noexcept {
+  try {
+    const std::string path = fmt::format("/proc/{0}/task/{0}/children", agent);
+    const std::string children = sys::read_file_at(AT_FDCWD, path.c_str(), kMaxChildrenBytes);
+    int child = 0;
+    const auto [end, error] =
+        std::from_chars(children.data(), children.data() + children.size(), child);
+    if (error == std::errc{} && child > 0) return child;
+  } catch (const std::exception&) {
+    // It has ended.
+  }
+  return std::nullopt;
+}
+
+std::string MicrovmEngine::probe_image() const noexcept {
+  try {
+    const std::string directory = store() + "/probe";
+    std::filesystem::create_directories(directory);
+    return "dir:" + directory;
+  } catch (const std::exception&) {
+    // Then there is no place for machines either, which is what acquiring one says.
+    return {};
+  }
+}
+
+MicrovmEngine::BootFiles MicrovmEngine::boot_files() {
+  const std::lock_guard lock(mutex_);
+  if (boot_ && access(boot_->initrd.c_str(), R_OK) == 0) return *boot_;
+  const std::vector<std::string> modules = module_files(*findings().kernel);
+  std::string made_of = identity_of(findings().kernel->image) + guest::guest_build_id();
+  for (const std::string& module : modules) made_of += identity_of(module);
+  const std::string digest = sha256_hex(made_of);
+  const std::string directory = store() + "/boot";
+  make_private(directory);
+  BootFiles files{.kernel = fmt::format("{}/{}.kernel", directory, digest),
+                  .initrd = fmt::format("{}/{}.initrd", directory, digest),
+                  .digest = digest};
+  // A copy: the hypervisor's user may read it, whatever the mode of the distribution's file.
+  write_once(files.kernel,
+             sys::read_file_at(AT_FDCWD, findings().kernel->image.c_str(), kMaxKernelBytes));
+  const std::span<const char> program = guest::guest_program();
+  write_once(files.initrd, machine_initramfs({program.data(), program.size()}, modules));
+  boot_ = files;
+  return files;
+}
+
+void MicrovmEngine::prepare(int directory, const local::ImageChoice& image, const SandboxSpec& spec,
+                            const CallControl& control) {
+  const Resources& resources = spec.resources;
+  const BootFiles boot = boot_files();
+  const images::PackedImages packed_images({.directory = store() + "/packed",
+                                            .mksquashfs = options_.mksquashfs,
+                                            .progress = options_.images.progress});
+  const images::PackedImage packed = packed_images.hold(*image.held, control);
+  const std::uint64_t program_bytes = resources.memory_bytes.value + resources.disk_bytes.value;
+  const MachineShape shape{
+      .type = options_.machine,
+      .accelerator = accelerator(),
+      .memory_mib = machine_memory_mib(program_bytes),
+      .processors = static_cast<unsigned>((resources.cpu_millis.value + kMilliPerProcessor - 1) /
+                                          kMilliPerProcessor)};
+  guest::MachinePlan plan{
+      .program = findings().qemu,
+      .files = {{"kernel", boot.kernel}, {"initrd", boot.initrd}, {"image", packed.path}},
+      .program_bytes = program_bytes,
+      .cpu_millis = resources.cpu_millis.value};
+  fill_arguments(plan, shape);
+  if (options_.saves_machines) {
+    std::string made_of = boot.digest + packed.digest + findings().qemu_identity;
+    for (const std::string& argument : plan.arguments) made_of += argument + "\n";
+    const std::string saved = store() + "/machines";
+    make_private(saved);
+    plan.saved = fmt::format("{}/{}", saved, sha256_hex(made_of));
+    mark_saved_machine_used(plan.saved);
+    prune_saved_machines(saved, kUnusedFor, kMostSaved);
+  }
+  sys::write_file_at(directory, guest::kMachinePlanName, encode(plan), 0600);
+}
+
+}  // namespace casemate::microvm

@@ -1,0 +1,304 @@
+"""The microvm backend: what a virtual machine adds to what every sandbox is. Always emulated: no test
+asks for a processor's virtualisation, and none decides by it."""
+
+import glob
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from harness import Case, NEEDS_ROOT, PROGRAM, ROOT
+from machine_image import make_machine_root
+
+KERNEL = ROOT / "build/machine_kernel"
+
+
+def missing():
+    if shutil.which("qemu-system-x86_64", path="/usr/bin:/bin") is None:
+        return "there is no qemu-system-x86_64 (scripts/bootstrap engines)"
+    if shutil.which("mksquashfs", path="/usr/bin:/bin") is None:
+        return "there is no mksquashfs (scripts/bootstrap engines)"
+    if not glob.glob(str(KERNEL / "boot/vmlinuz-*")):
+        return "there is no kernel for virtual machines (scripts/machine_kernel)"
+    return ""
+
+
+# What two machines restored from one must not share.
+WHO = """
+import json, os, random, socket, time, uuid
+print(json.dumps({
+    'random': os.urandom(16).hex(),
+    'uuid': str(uuid.uuid4()),
+    'boot': open('/proc/sys/kernel/random/boot_id').read(),
+    'machine': open('/etc/machine-id').read(),
+    'time': time.time(),
+    'kernel': os.uname().release,
+    'memory': next(int(l.split()[1]) for l in open('/proc/meminfo') if l.startswith('MemTotal')),
+    'devices': sorted(os.listdir('/dev')),
+    'network': [l.split(':')[0].strip() for l in open('/proc/net/dev') if ':' in l],
+}))
+"""
+
+
+class MachineCase(Case):
+    """One store for all of a class: the image is packed once, and a machine saved once."""
+
+    @classmethod
+    def setUpClass(cls):
+        why = missing()
+        if why:
+            raise unittest.SkipTest(why)
+        cls.shared = Path(tempfile.mkdtemp(prefix="casemate-machines-"))
+        cls.addClassCleanup(shutil.rmtree, cls.shared)
+        cls.root = cls.shared / "root"
+        make_machine_root(cls.root)
+
+    def setUp(self):
+        super().setUp()
+        self.machines = self.state.with_name("state-microvm")
+        # In this order at the end: what a test keeps is its own to end.
+        self.addCleanup(self.nothing_is_left)
+        self.addCleanup(self.verb, "rm", "--all")
+
+    def environment(self, extra=None):
+        return super().environment({"CASEMATE_IMAGE_DIR": str(self.shared / "store"),
+                                    "CASEMATE_MICROVM_ACCELERATOR": "tcg",
+                                    "CASEMATE_MICROVM_KERNEL": str(KERNEL), **(extra or {})})
+
+    def verb(self, *words, **how):
+        return self.run_argv([str(PROGRAM), *map(str, words)], **how)
+
+    def machine(self, program, *options, **how):
+        return self.run_json(program, "--backend", "microvm", "--min-isolation", "hardened_container",
+                             "--image", f"dir:{self.root}", *options, **how)
+
+    def hypervisors(self):
+        """Those of this test's store, by what they have open."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                if not words[0].endswith(b"qemu-system-x86_64"):
+                    continue
+                mounts = (entry / "mountinfo").read_text()
+            except OSError:
+                continue  # it ended while we looked
+            if str(self.shared) in mounts:
+                found.append(int(entry.name))
+        return found
+
+    def nothing_is_left(self):
+        until = time.monotonic() + 20
+        while True:
+            left = [str(path) for folder in ("new", "sandboxes", "trash")
+                    for path in (self.machines / folder).glob("*")]
+            left += self.hypervisors()
+            if not left:
+                return
+            self.assertLess(time.monotonic(), until, f"left: {left}")
+            time.sleep(0.01)
+
+
+@NEEDS_ROOT
+class Machines(MachineCase):
+    def test_a_program_runs_in_a_machine_of_its_own_kernel_and_says_so(self):
+        result = self.machine("import os; print('hello'); print(os.uname().release)")
+        self.assertEqual((result.status, result.json["status"]), (0, "exited"), result)
+        release = [p.name[len("vmlinuz-"):] for p in (KERNEL / "boot").glob("vmlinuz-*")]
+        self.assertEqual(result.json["stdout"].split(), ["hello", *release], result)
+        self.assertEqual(result.json["sandbox"]["backend"], "microvm")
+        self.assertEqual(result.json["sandbox"]["isolation"], "hardened_container")
+        self.assertEqual(result.json["limits_not_held"], [])
+
+    def test_two_restored_from_one_share_nothing_that_should_differ(self):
+        first, second = (json.loads(self.machine(WHO).json["stdout"]) for _ in range(2))
+        for name in ("random", "uuid", "boot", "machine"):
+            self.assertNotEqual(first[name], second[name], name)
+        self.assertLess(abs(time.time() - second["time"]), 60)
+        self.assertGreater(second["time"], first["time"])
+        self.assertEqual(first["network"], ["lo"])
+        saved = list((self.shared / "store/machines").glob("*"))
+        self.assertEqual(len(saved), 1, saved)
+
+    def test_files_go_in_and_come_out(self):
+        given = self.write("given.bin", bytes(range(256)) * 4000)
+        result = self.machine("open('back.bin', 'wb').write(open('given.bin', 'rb').read()[::-1])",
+                              "--file", given, "--output", "back.bin", "--out-dir", self.out)
+        self.assertEqual(result.status, 0, result)
+        self.assertEqual((self.out / "back.bin").read_bytes(), given.read_bytes()[::-1])
+
+    def test_outcomes_are_the_programs_own(self):
+        self.assertEqual(self.machine("import sys; sys.exit(7)").status, 7)
+        late = self.machine("print('so far', flush=True)\nimport time; time.sleep(1000)", "--timeout", "3")
+        self.assertEqual((late.status, late.json["status"], late.json["stdout"]),
+                         (124, "timed_out", "so far\n"), late)
+        full = self.machine("open('f', 'wb').write(bytes(64 << 20))", "--disk", "16M")
+        self.assertEqual(full.status, 1, full)
+        self.assertEqual(full.json["limit"], "disk", full)
+        self.assertIn("No space left on device", full.json["stderr"])
+
+    def test_memory_is_bounded_by_the_machine(self):
+        result = self.machine("x = bytearray(400 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1",
+                              "--memory", "64M", "--disk", "16M")
+        self.assertIn(result.json["status"], ("signaled", "out_of_memory"), result)
+
+    def test_a_host_tool_answers_in_a_machine(self):
+        result = self.machine("import casemate_tools; print(casemate_tools.call('double', n=21))",
+                              "--host-tool", "double=python3 -c 'import json,sys; print(json.load(sys.stdin)[\"n\"]*2)'")
+        self.assertEqual((result.status, result.json["stdout"]), (0, "42\n"), result)
+
+    def test_a_kept_machine_is_found_again_and_a_killed_one_is_not(self):
+        first = self.machine("open('/home/user/kept', 'w').write('here\\n')", "--keep", "--thread", "t")
+        self.assertEqual(first.status, 0, first)
+        result = self.verb("exec", "--thread", "t", "--", "sh", "-c", "read word < ~/kept; echo $word")
+        self.assertEqual((result.status, result.text), (0, "here\n"), result)
+        listed = self.verb("ls", "--json").json
+        self.assertEqual([(r["backend"], r["isolation"]) for r in listed], [("microvm", "hardened_container")])
+        hypervisors = self.hypervisors()
+        self.assertEqual(len(hypervisors), 1)
+        os.kill(hypervisors[0], signal.SIGKILL)
+        until = time.monotonic() + 20
+        while self.verb("ls", "--json").json:
+            self.assertLess(time.monotonic(), until, "its end was not noticed")
+        again = self.verb("exec", "--thread", "t", "--", "true")
+        self.assertRefused(again, "NoSuchSandbox")
+
+    def test_a_killed_run_takes_its_machine_with_it(self):
+        argv = self.argv("--backend", "microvm", "--min-isolation", "hardened_container", "--image",
+                         f"dir:{self.root}", program="import time; print('up', flush=True); time.sleep(1000)")
+        process = self.start(argv)
+        self.assertEqual(self.signal_once_it_prints(process, signal.SIGKILL), b"up\n")
+        process.wait()
+        self.nothing_is_left()
+
+    def test_a_hypervisor_has_nothing_of_this_machine(self):
+        self.machine("pass", "--keep", "--thread", "t")
+        (pid,) = self.hypervisors()
+        status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+        self.assertNotIn("0", status["Uid"].split())
+        for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            self.assertEqual(int(status[name], 16), 0, name)
+        self.assertEqual((status["NoNewPrivs"], status["Seccomp"]), ("1", "2"))
+        for name in ("mnt", "net", "ipc", "uts", "user", "cgroup"):
+            self.assertNotEqual(os.readlink(f"/proc/{pid}/ns/{name}"), os.readlink(f"/proc/self/ns/{name}"), name)
+        self.assertEqual(Path(f"/proc/{pid}/environ").read_bytes(), b"")
+        inside = Path(f"/proc/{pid}/root")
+        self.assertEqual(sorted(p.name for p in (inside / "dev").iterdir()), ["null", "random", "urandom", "zero"])
+        self.assertEqual(sorted(p.name for p in (inside / "machine").iterdir()), ["image", "initrd", "kernel"])
+        self.assertEqual(sorted(p.name for p in inside.iterdir() if p.name not in
+                                ("bin", "sbin", "lib", "lib32", "lib64", "libx32")),
+                         ["dev", "machine", "proc", "usr"])
+
+
+def parent_of(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@NEEDS_ROOT
+class Ends(MachineCase):
+    def kept(self):
+        """A machine that is kept; its hypervisor."""
+        result = self.machine("pass", "--keep", "--thread", "t")
+        self.assertEqual(result.status, 0, result)
+        (hypervisor,) = self.hypervisors()
+        return hypervisor
+
+    def test_a_hung_machine_is_an_outcome_and_can_be_removed(self):
+        os.kill(self.kept(), signal.SIGSTOP)
+        late = self.verb("exec", "--thread", "t", "--timeout", "1", "--", "true", limit=60)
+        self.assertRefused(late, "SandboxTimeout")
+        self.assertEqual(self.verb("rm", "--all").text, "removed 1\n")
+        self.nothing_is_left()
+
+    def test_a_killed_keeper_takes_its_machines_with_it(self):
+        keeper = parent_of(parent_of(self.kept()))
+        self.assertEqual(Path(f"/proc/{keeper}/comm").read_text(), "casemate-keeper\n")
+        os.kill(keeper, signal.SIGKILL)
+        until = time.monotonic() + 20
+        while self.hypervisors():
+            self.assertLess(time.monotonic(), until, "its machine lives on")
+        self.assertEqual(self.verb("ls", "--json").json, [])
+        self.nothing_is_left()
+
+    def test_a_full_disk_where_machines_are_saved_costs_time_only(self):
+        store = self.dir / "small"
+        store.mkdir()
+        argv = self.argv("--backend", "microvm", "--min-isolation", "hardened_container", "--image",
+                         f"dir:{self.root}", program="print('it runs')")
+        script = f"mount -t tmpfs -o size=64m small {store} && \"$@\" && ls {store}/machines && df {store}"
+        result = self.run_argv(["unshare", "--mount", "sh", "-c", script, "sh", *argv],
+                               env={"CASEMATE_IMAGE_DIR": str(store)})
+        lines = result.text.splitlines()
+        # Nothing of what could not be saved stays.
+        self.assertEqual((result.status, lines[0], lines[1].split()[0]), (0, "it runs", "Filesystem"), result)
+
+    def test_a_saved_machine_that_was_cut_short_is_made_anew(self):
+        self.assertEqual(self.machine("pass").status, 0)
+        (saved,) = (self.shared / "store/machines").glob("*")
+        whole = saved.stat().st_size
+        os.truncate(saved, whole // 2)
+        result = self.machine("print('it runs')")
+        self.assertEqual((result.status, result.json["stdout"]), (0, "it runs\n"), result)
+        (saved,) = (self.shared / "store/machines").glob("*")
+        self.assertGreater(saved.stat().st_size, whole // 2)
+
+
+@NEEDS_ROOT
+class Speed(MachineCase):
+    def test_a_restored_machine_is_there_sooner_than_a_fresh_one(self):
+        """Medians of interleaved runs, printed. What is asserted leaves room for a busy machine."""
+        fresh_only = self.write("fresh.toml", "[backends.microvm]\nsave_machines = false\n")
+        self.assertEqual(self.machine("pass").status, 0)
+        fresh, restored = [], []
+        for _ in range(3):
+            for times, extra in ((fresh, ("--config", fresh_only)), (restored, ())):
+                result = self.machine("pass", *extra)
+                self.assertEqual(result.status, 0, result)
+                times.append(result.json["timing_ms"]["acquire"])
+        self.machine("pass", "--keep", "--thread", "t")
+        warm = []
+        for _ in range(5):
+            started = time.monotonic()
+            self.assertEqual(self.verb("exec", "--thread", "t", "--", "true").status, 0)
+            warm.append(1000 * (time.monotonic() - started))
+        fresh, restored, warm = (sorted(times)[len(times) // 2] for times in (fresh, restored, warm))
+        print(f"fresh {fresh:.0f} ms, restored {restored:.0f} ms (x {fresh / restored:.1f}), "
+              f"a command in a warm one {warm:.0f} ms")
+        self.assertGreater(fresh / restored, 2)
+
+
+@NEEDS_ROOT
+class Conformance(MachineCase):
+    def test_all_probes_pass_in_machines_restored_from_one(self):
+        result = self.verb("conformance", "--backend", "microvm", "--image", f"dir:{self.root}", limit=500)
+        self.assertRegex(result.text.splitlines()[-1], r"^microvm: \d+ passed, 0 failed, \d+ skipped$", result.text)
+        self.assertEqual(result.status, 0, result)
+        self.assertEqual(len(list((self.shared / "store/machines").glob("*"))), 1)
+
+
+class Refusals(MachineCase):
+    def test_under_emulation_it_does_not_pass_for_a_micro_machine(self):
+        result = self.run_program("pass", "--backend", "microvm", "--min-isolation", "microvm",
+                                  "--image", f"dir:{self.root}")
+        self.assertRefused(result, "SandboxBackendNotPermitted", "hardened_container", "microvm")
+
+    def test_the_image_of_this_machine_is_refused(self):
+        result = self.run_program("pass", "--backend", "microvm", "--min-isolation", "hardened_container")
+        self.assertRefused(result, "SandboxImageNotSupported", "host")
+
+    def test_what_is_missing_is_named_with_what_brings_it(self):
+        for extra, words in ((({"CASEMATE_MICROVM_KERNEL": "/nowhere"}), ("kernel", "dpkg-deb -x")),
+                             (({"PATH": "/nowhere"}), ("qemu", "apt-get install"))):
+            result = self.run_program("pass", "--backend", "microvm", "--min-isolation", "hardened_container",
+                                      "--image", f"dir:{self.root}", env=extra)
+            self.assertRefused(result, "SandboxUnavailable", *words)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -49,6 +49,7 @@ class Input {
 // Throws `Broken`. Anything else that comes out of a target is a finding too.
 using Target = void (*)(std::string_view bytes);
 
+void fuzz_archives(std::string_view bytes);
 void fuzz_artifact_names(std::string_view bytes);
 void fuzz_channel_frames(std::string_view bytes);
 void fuzz_client_hello(std::string_view bytes);
@@ -83,6 +84,7 @@ struct NamedTarget {
 
 // In the order of the alphabet; CMakeLists.txt has the same names.
 inline constexpr auto kTargets = std::to_array<NamedTarget>({
+    {"archives", fuzz_archives},
     {"artifact_names", fuzz_artifact_names},
     {"channel_frames", fuzz_channel_frames},
     {"client_hello", fuzz_client_hello},

@@ -479,6 +479,37 @@ STREAMS = {
 }
 
 
+# casemate/guest/agent/archive_format.h.
+def archived(kind, name, rest=b"", mode=0o700):
+    return bytes([kind]) + pack("<I", len(name)) + name + pack("<IQI", mode, 1, 2) + rest
+
+
+def archived_file(name, *extents, size=None, others=0, mode=0o644):
+    size = max((at + len(data) for at, data in extents), default=0) if size is None else size
+    parts = b"".join(pack("<QQ", at, len(data)) + data for at, data in extents)
+    return archived(3, name, pack("<QB", size, others) + parts + pack("<QQ", 0, 0), mode)
+
+
+def archive(*entries):
+    return pack("<IQI", 0o755, 1, 2) + b"".join(entries) + b"\x02"
+
+
+OTHER_NAME = b"\x06" + pack("<I", 1) + b"o" + pack("<I", 0)
+ARCHIVES = {
+    "plain": archive(archived_file(b"a", (0, b"bytes")), archived(1, b"d"), archived_file(b"b"), b"\x02"),
+    "links": archive(archived(4, b"up", pack("<I", 9) + b"../canary"), archived_file(b"f", (0, b"x"), others=1), OTHER_NAME),
+    "through-a-link": archive(archived(4, b"d", pack("<I", 2) + b".."), archived(1, b"d"), archived_file(b"canary"), b"\x02"),
+    "holes": archive(archived_file(b"h", (4096, b"x"), (9000, b"y"), size=1 << 20), archived(5, b"fifo")),
+    "closed": archive(archived(1, b"c", mode=0), archived_file(b"f", (0, b"x"), others=1, mode=0), b"\x02", OTHER_NAME),
+    "beside": archive(archived_file(b"../beside", (0, b"x"))),
+    "above": archive(archived(1, b".."), archived_file(b"x"), b"\x02"),
+    "behind-the-end": archive(archived_file(b"f", (10, b"xyz"), size=11)),
+    "no-such-file": archive(OTHER_NAME),
+    "twice": archive(archived_file(b"f"), archived_file(b"f")),
+    "cut": archive(archived_file(b"f", (0, b"bytes")))[:-9],
+}
+
+
 def seeds():
     stream = b"".join(frame(kind, payload) for kind, payload in MESSAGES.values())
     yield "frames", "messages", b"\x06" + stream
@@ -504,7 +535,7 @@ def seeds():
     for name, content in conversations():
         yield "lying_guest", name, content
     for target, table in {
-            "client_hello": HELLOS, "egress_frames": EGRESS, "channel_frames": CHANNELS, "artifact_names": NAMES, "guest_paths": PATHS, "host_patterns": HOSTS, "http_requests": HTTP_REQUESTS, "json": JSON,
+            "archives": ARCHIVES, "client_hello": HELLOS, "egress_frames": EGRESS, "channel_frames": CHANNELS, "artifact_names": NAMES, "guest_paths": PATHS, "host_patterns": HOSTS, "http_requests": HTTP_REQUESTS, "json": JSON,
             "mcp_messages": MCP, "over_exec": CALLS, "manifest": MANIFESTS, "run_json": RUNS, "utf8": UTF8,
             "values": VALUES, "config": CONFIGS, "dns_messages": DNS, "stream_messages": STREAMS, "socks_requests": SOCKS,
             "request_heads": {name: b"\x05" + head.encode() for name, head in HEADS.items()}}.items():

@@ -20,6 +20,7 @@
 
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/guest_io.h"
+#include "casemate/guest/agent_call.h"
 #include "casemate/guest/agent_sandbox.h"
 #include "casemate/guest/frame.h"
 #include "casemate/guest/protocol.h"
@@ -632,7 +633,10 @@ class LyingFileServer : public LyingGuest {
   std::unique_ptr<Call> open_with(std::string answer) {
     guest_.attached = [answer = std::move(answer)](sys::UniqueFd connection) {
       while (const std::optional<Frame> frame = hear(connection)) {
-        if (is(*frame, FrameType::data) || is(*frame, FrameType::write_file)) continue;
+        if (is(*frame, FrameType::data) || is(*frame, FrameType::write_file) ||
+            is(*frame, FrameType::unpack)) {
+          continue;
+        }
         say(connection, answer);
       }
     };
@@ -683,6 +687,53 @@ TEST_F(LyingFileServer, MoreEntriesThanTheCapAreAViolation) {
   for (int i = 0; i < 101; ++i) answer += piece;
   const std::unique_ptr<Call> call = open_with(answer);
   expect_refusal<SandboxUnavailable>([&] { call->list_dir("", "/w", {}); }, "more entries");
+}
+
+TEST_F(LyingFileServer, ASnapshotIsHeldToItsBoundAndItsFrames) {
+  std::string kept;
+  const auto archive = [&](Call& call) {
+    kept.clear();
+    dynamic_cast<AgentCall&>(call).archive(4, [&](std::string_view bytes) { kept += bytes; }, {});
+  };
+  const auto lies_to = [&](const std::string& answer, std::string_view text) {
+    const std::unique_ptr<Call> call = open_with(answer);
+    expect_refusal<SandboxUnavailable>([&] { archive(*call); }, text);
+    EXPECT_LE(kept.size(), 4U);
+  };
+  lies_to(framed(FrameType::data, "12345"), "more files than its disk can hold");
+  lies_to(framed(FrameType::data, "1234") + framed(FrameType::data, "5"), "more files");
+  lies_to(framed(FrameType::data), "broke the protocol");
+  lies_to(framed(FrameType::done), "broke the protocol");
+  lies_to(framed(FrameType::end, "x"), "broke the protocol");
+  lies_to(framed(FrameType::failed, encode(Failure{FailureReason::over_cap, 0, ""})),
+          "broke the protocol");
+  const std::unique_ptr<Call> call =
+      open_with(framed(FrameType::data, "1234") + framed(FrameType::end));
+  archive(*call);
+  EXPECT_EQ(kept, "1234");
+}
+
+TEST_F(LyingFileServer, WhatAGuestSaysOfAFileThatItCannotKeepIsShownEscaped) {
+  const std::unique_ptr<Call> call = open_with(framed(
+      FrameType::failed, encode(Failure{FailureReason::errno_value, EACCES, "a\x1b[31m\n"})));
+  const auto archive = [&] {
+    dynamic_cast<AgentCall&>(*call).archive(4, [](std::string_view) {}, {});
+  };
+  expect_refusal<SandboxFileError>(archive, {"'a\\x1b[31m\\n'", "Permission denied"});
+}
+
+TEST_F(LyingFileServer, UnpackingIsAnsweredOnceAndInPlace) {
+  const auto unpack = [](Call& call) {
+    std::string left = "bytes";
+    dynamic_cast<AgentCall&>(call).unpack([&] { return std::exchange(left, ""); }, {});
+  };
+  for (const std::string& lie : {framed(FrameType::end), framed(FrameType::done, "x"),
+                                 framed(FrameType::data, "x"), framed(FrameType::failed, "x")}) {
+    const std::unique_ptr<Call> call = open_with(lie);
+    expect_refusal<SandboxUnavailable>([&] { unpack(*call); }, "broke the protocol");
+  }
+  const std::unique_ptr<Call> call = open_with(framed(FrameType::done));
+  EXPECT_NO_THROW(unpack(*call));
 }
 
 TEST_F(LyingFileServer, SilenceEndsByTheHostsClockAndTheNextOperationStartsAnew) {

@@ -6,11 +6,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/linux/linux_test.h"
+#include "tests/linux/other_process.h"
+#include "tests/linux/warm_pool.h"
 #include "tests/support/expect_refusal.h"
 
 namespace casemate::linux_tests {
@@ -260,6 +265,54 @@ for _ in range(20):
   EXPECT_NE(backend().snapshot(key(), spec().kind, {}).id, "");
 }
 
+TEST_F(LinuxSnapshots, OfAProcessThatIsKilledAreLeftToNobody) {
+  acquire(key(), spec());
+  OtherProcess other([&](int channel) {
+    const auto own = another_backend();
+    own->acquire(key(), spec(), {});
+    OtherProcess::say(channel, own->snapshot(key(), spec().kind, {}).id);
+    OtherProcess::hear(channel);
+  });
+  const std::string id = other.hear();
+  EXPECT_EQ(files(), 1U) << id;
+  EXPECT_NE(restore("twin", id), nullptr);
+  other.end();
+  expect_refusal<NoSuchSnapshot>([&] { restore("late", id); }, id);
+  EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(LinuxSnapshots, AreRestoredManyAtATimeAndDisposedMeanwhile) {
+  output(
+      shell("head -c 1000000 /dev/urandom > /workspace/file; sha256sum /workspace/file > ~/sum"));
+  const std::string id = backend().snapshot(key(), spec().kind, {}).id;
+  std::atomic<int> restored = 0;
+  std::atomic<int> refused = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (int round = 0; round < 4; ++round) {
+          try {
+            const auto twin = restore(std::to_string(thread), id);
+            EXPECT_EQ(twin->exec(shell("sha256sum --status -c ~/sum"), {}).exit_code, 0);
+            ++restored;
+          } catch (const NoSuchSnapshot&) {
+            ++refused;
+          } catch (const SandboxUnavailable& refusal) {
+            // It was emptied between its first bytes and its last.
+            EXPECT_THAT(refusal.message(), HasSubstr("not whole"));
+            ++refused;
+          }
+          if (restored == 5) backend().dispose_snapshot(id);
+        }
+      });
+    }
+  }
+  EXPECT_GE(restored, 5);
+  EXPECT_EQ(restored + refused, 16);
+  EXPECT_GT(refused, 0);
+}
+
 // What stands in a snapshot is a guest's word, and a guest may have been taken over.
 TEST_F(LinuxSnapshots, ThatAreNotWholeMakeNothing) {
   output(shell("head -c 200000 /dev/urandom > /workspace/file"));
@@ -285,6 +338,20 @@ TEST_F(LinuxSnapshots, AreStoppedAndLeaveNothing) {
   EXPECT_THROW(backend().restore(key("twin"), spec(), id, {.stop = stop.get_token()}),
                SandboxCancelled);
   EXPECT_EQ(sandbox_directories().size(), 1U);
+}
+
+class PooledSnapshots : public WarmPoolTest {};
+
+// A held program is in a call of its own, which is open and nobody's.
+TEST_F(PooledSnapshots, AreTakenBesideProgramsThatWait) {
+  const auto sandbox = pooled_sandbox();
+  sandbox->exec(shell("echo kept > /workspace/file"), {});
+  wait_until_warm();
+  const auto twin = pooled().fork(key(), key("twin"), spec(), {});
+  EXPECT_EQ(twin->exec(shell("cat /workspace/file; cd /workspace; ls -d */ | wc -l"), {}).stdout,
+            "kept\n1\n")
+      << "the directory of a call came along";
+  EXPECT_TRUE(was_held(*sandbox)) << "what waited was lost";
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "apps/casemate/console.h"
+#include "apps/casemate/host_variable.h"
 #include "apps/casemate/refusal.h"
 #include "apps/casemate/run_option_table.h"
 #include "casemate/backends/linux/linux_backend.h"
@@ -63,6 +64,20 @@ OciBackendOptions oci_options(const Config& config, Log log) {
   return options;
 }
 
+namespace {
+
+std::string variable(const char* name) { return host_variable(name).value_or(""); }
+
+// Where Docker's own client has them. What is not there is refused by its name when it is used.
+std::string docker_certificates() {
+  for (const char* name : {"DOCKER_CERT_PATH", "DOCKER_CONFIG"}) {
+    if (std::string directory = variable(name); !directory.empty()) return directory;
+  }
+  return variable("HOME") + "/.docker";
+}
+
+}  // namespace
+
 DockerBackendOptions docker_options(const Config& config, Log log) {
   DockerBackendOptions options;
   const auto take = [&](std::string_view key, std::string& to) {
@@ -73,14 +88,10 @@ DockerBackendOptions docker_options(const Config& config, Log log) {
   take("tls_dir", options.tls_directory);
   const char* host = std::getenv("DOCKER_HOST");
   if (!take("host", options.host) && host != nullptr) {
-    // As Docker's own client does.
+    // As Docker's own client does, but that an engine's certificate is always verified.
     options.host = host;
-    const char* verify = std::getenv("DOCKER_TLS_VERIFY");
-    const char* directory = std::getenv("DOCKER_CERT_PATH");
-    if (verify != nullptr && *verify != '\0' && directory != nullptr &&
-        options.tls_directory.empty()) {
-      options.tls_directory = directory;
-    }
+    const bool tls = !variable("DOCKER_TLS_VERIFY").empty() || !variable("DOCKER_TLS").empty();
+    if (tls && options.tls_directory.empty()) options.tls_directory = docker_certificates();
   }
   take("image", options.image);
   take("platform", options.platform);

@@ -33,8 +33,8 @@ MicrovmBackendOptions microvm_options(const Config& config, Log log);
 // The same of the oci backend.
 OciBackendOptions oci_options(const Config& config, Log log);
 
-// How the configuration and the environment (DOCKER_HOST, and with DOCKER_TLS_VERIFY
-// DOCKER_CERT_PATH) want the docker backend.
+// How the configuration and the environment (DOCKER_HOST, and with DOCKER_TLS_VERIFY or DOCKER_TLS
+// the certificates in DOCKER_CERT_PATH, DOCKER_CONFIG or ~/.docker) want the docker backend.
 DockerBackendOptions docker_options(const Config& config, Log log);
 
 // Every backend of this build, in the order in which they are preferred: cheapest first.

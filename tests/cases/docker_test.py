@@ -2,6 +2,7 @@
 notices."""
 
 import json
+import socket
 import unittest
 
 from harness import PROGRAM, Case
@@ -40,6 +41,22 @@ class Docker(Case):
                 self.assertTrue(records["docker"]["reason"])
                 result = self.run_program("print(1)", "--backend", "docker", "--image", "x", env=variables)
                 self.assertEqual((result.status, result.text), (125, ""), result)
+
+    def test_tls_that_was_asked_for_is_never_left_out(self):
+        """Docker's own client takes the certificates from there when nothing names another place."""
+        with socket.create_server(("127.0.0.1", 0)) as engine:
+            host = {"DOCKER_HOST": f"tcp://127.0.0.1:{engine.getsockname()[1]}"}
+            for variables, place in (({"DOCKER_TLS_VERIFY": "1", "HOME": self.dir}, f"{self.dir}/.docker"),
+                                     ({"DOCKER_TLS": "1", "HOME": self.dir}, f"{self.dir}/.docker"),
+                                     ({"DOCKER_TLS_VERIFY": "1", "DOCKER_CONFIG": "/nowhere"}, "/nowhere"),
+                                     ({"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/there"}, "/there")):
+                with self.subTest(variables=variables):
+                    result = self.run_program("print(1)", "--backend", "docker", "--image", "x", env={**host, **variables})
+                    self.assertEqual((result.status, result.text), (125, ""), result)
+                    self.assertIn(f"'{place}/ca.pem' cannot be used", result.err)
+            # Nobody came.
+            engine.setblocking(False)
+            self.assertRaises(BlockingIOError, engine.accept)
 
 
 if __name__ == "__main__":

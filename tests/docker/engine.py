@@ -8,10 +8,11 @@ an image `casemate-test` made of Debian packages (built once in BUILD_DIR), and 
     missing WHY            a program or the rights are not there: a reason to skip
     failed WHY             all is there, and it does not run: an error
 
-Stops it when standard input ends, and removes all that it made. Only processes that it started are
-ended, by their ids.
+Stops it when standard input ends, though it be by a signal that ends its caller's process group, and
+removes all that it made. Only processes that it started are ended, by their ids.
 """
 
+import contextlib
 import fcntl
 import http.client
 import json
@@ -48,11 +49,17 @@ class Connection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-def ask(path, method, target, body=None):
-    connection = Connection(path)
-    connection.request(method, target, body=body, headers={"Content-Type": "application/x-tar"})
-    reply = connection.getresponse()
-    return reply.status, reply.read()
+def leave_callers_group():
+    """Who ends a test program ends all of its process group: what clears up after it is not in it."""
+    if os.getpgrp() != os.getpid():
+        os.setsid()
+
+
+def ask(path, method, target, body=None, kind="application/x-tar"):
+    with contextlib.closing(Connection(path)) as connection:
+        connection.request(method, target, body=body, headers={"Content-Type": kind})
+        reply = connection.getresponse()
+        return reply.status, reply.read()
 
 
 def image_tar(build_dir):
@@ -144,17 +151,26 @@ def below(root):
     return [point for point in reversed(points) if point.startswith(f"{root}/")]
 
 
+def groups_of(root):
+    """Below Podman's own `libpod_parent`, which all of its services share, only what its containers had."""
+    names = [root.name]
+    for folder in root.glob("data/overlay-containers/*/"):
+        names += [f"libpod_parent/{kind}-{folder.name}" for kind in ("libpod", "libpod-conmon")]
+    hierarchies = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*/")]
+    return [each / name for each in hierarchies for name in names]
+
+
 def remove(root):
+    groups = groups_of(root)
     for point in below(root):
         subprocess.run(["umount", "-l", point], stderr=subprocess.DEVNULL)
     shutil.rmtree(root, ignore_errors=True)
-    hierarchies = [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*/")]
-    for group in [each / name for each in hierarchies for name in (root.name, "libpod_parent")]:
+    for group in groups:
         for folder in sorted((each for each in group.glob("**") if each.is_dir()), reverse=True):
             try:
                 folder.rmdir()
             except OSError:
-                pass  # another engine's, which uses it
+                pass  # in use
 
 
 def stop(process, path):
@@ -174,6 +190,7 @@ def stop(process, path):
 
 def main():
     kind, build_dir = sys.argv[1:]
+    leave_callers_group()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     # A path that a socket's address has room for, on a file system that an overlay may lie on.
     root = Path(tempfile.mkdtemp(prefix="casemate-engine-", dir="/var/tmp"))

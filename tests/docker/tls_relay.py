@@ -19,6 +19,8 @@ import tempfile
 import threading
 from pathlib import Path
 
+from engine import leave_callers_group
+
 
 def openssl(*words):
     subprocess.run(["openssl", *map(str, words)], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -76,6 +78,7 @@ def accept(listener, context, path):
 
 
 def main():
+    leave_callers_group()
     if not shutil.which("openssl"):
         print("missing openssl is not installed", flush=True)
         return

@@ -157,20 +157,20 @@ const Findings& MicrovmEngine::findings() const {
 BackendDeclarations MicrovmEngine::declare(const local::ControlGroupLayout& /*layout*/) const {
   const Isolation hardware =
       options_.machine == MachineType::microvm ? Isolation::microvm : Isolation::vm;
-  return {
-      .name = std::string(kMicrovmBackendName),
-      // Under emulation the boundary is a program's, and a program's faults cross it.
-      .isolation = accelerator() == Accelerator::kvm ? hardware : Isolation::hardened_container,
-      .egress_modes = {Egress::allowlist, Egress::closed},
-      .capabilities = {Capability::exec, Capability::files_in, Capability::files_out,
-                       Capability::files_list, Capability::files_delete, Capability::host_tools},
-      .limits = {.files_in = kCeiling, .files_out = kCeiling},
-      .os_families = {OsFamily::posix},
-      .image_forms = {ImageForm::dir, ImageForm::oci, ImageForm::docker_archive,
-                      ImageForm::registry},
-      .host_tool_transport = HostToolTransport::channel,
-      .enforceable_limits = {Limit::memory, Limit::pids, Limit::cpu, Limit::disk, Limit::files,
-                             Limit::time}};
+  return {.name = std::string(kMicrovmBackendName),
+          // Under emulation the boundary is a program's, and a program's faults cross it.
+          .isolation = accelerator() == Accelerator::kvm ? hardware : Isolation::hardened_container,
+          .egress_modes = {Egress::allowlist, Egress::closed},
+          .capabilities = {Capability::exec, Capability::files_in, Capability::files_out,
+                           Capability::files_list, Capability::files_delete, Capability::host_tools,
+                           Capability::snapshot},
+          .limits = {.files_in = kCeiling, .files_out = kCeiling},
+          .os_families = {OsFamily::posix},
+          .image_forms = {ImageForm::dir, ImageForm::oci, ImageForm::docker_archive,
+                          ImageForm::registry},
+          .host_tool_transport = HostToolTransport::channel,
+          .enforceable_limits = {Limit::memory, Limit::pids, Limit::cpu, Limit::disk, Limit::files,
+                                 Limit::time}};
 }
 
 std::string MicrovmEngine::text() const {

@@ -5,6 +5,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -13,10 +17,12 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "casemate/backends/oci/oci_backend.h"
 #include "casemate/backends/oci/runtime.h"
 #include "casemate/core/errors.h"
+#include "casemate/kinds/codeact/run.h"
 #include "tests/linux/linux_test.h"
 #include "tests/support/expect_refusal.h"
 #include "tests/support/scratch.h"
@@ -24,6 +30,7 @@
 namespace casemate::oci_tests {
 namespace {
 
+using namespace std::chrono_literals;
 using linux_tests::control_groups_are_had;
 using linux_tests::python;
 using linux_tests::shell;
@@ -57,6 +64,7 @@ class Runsc : public testing::Test {
   }
 
   OciBackend& backend() { return *backend_; }
+  const std::string& runsc() const { return runsc_; }
   fs::path state() const { return scratch_ / "state"; }
   fs::path scratch(const char* name) const { return scratch_ / name; }
   std::shared_ptr<Sandbox> acquire(SandboxSpec spec = Runsc::spec()) {
@@ -197,6 +205,91 @@ TEST_F(Runsc, WhatTakesTooMuchMemoryEndsAndNobodyElseIsHurt) {
   }
   EXPECT_EQ(output(*neighbour, shell("echo alive")), "alive\n");
   EXPECT_EQ(output(*acquire(), shell("echo alive")), "alive\n");
+}
+
+// A container of runsc's own, whose `exec` a warm run is measured against.
+class Peer {
+ public:
+  Peer(const std::string& runsc, const fs::path& directory)
+      : runsc_(runsc + " --platform=systrap --network=none --ignore-cgroups --root " +
+               (directory / "root").native()) {
+    fs::create_directories(directory / "bundle");
+    std::ofstream(directory / "bundle/config.json")
+        << R"({"ociVersion":"1.0.0","process":{"user":{"uid":0,"gid":0},"cwd":"/","env":[],)"
+        << R"("args":["/bin/sleep","600"]},"root":{"path":"/","readonly":true},)"
+        << R"("mounts":[{"destination":"/proc","type":"proc","source":"proc"}],)"
+        << R"("linux":{"namespaces":[{"type":"pid"},{"type":"mount"},{"type":"network"}]}})";
+    run("run --detach --bundle " + (directory / "bundle").native() + " casemate-peer");
+  }
+  ~Peer() { run("delete --force casemate-peer"); }
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+  void exec(const std::string& words) const { run("exec casemate-peer " + words); }
+
+ private:
+  void run(const std::string& words) const {
+    EXPECT_EQ(std::system((runsc_ + " " + words + " </dev/null >/dev/null 2>&1").c_str()), 0)
+        << words;
+  }
+  std::string runsc_;
+};
+
+class Times {
+ public:
+  template <typename Act>
+  void measure(const Act& act) {
+    const auto begin = std::chrono::steady_clock::now();
+    act();
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    taken_.push_back(took.count());
+  }
+  double median() {
+    std::ranges::sort(taken_);
+    return taken_[taken_.size() / 2];
+  }
+
+ private:
+  std::vector<double> taken_;
+};
+
+// Ratios of what is taken in turn, so that a busy machine slows both. How often faster it is told
+// and not demanded: on two busy processors anything between 3 and 13 times was seen.
+TEST_F(Runsc, AWarmRunIsFasterThanItsOwnExec) {
+  const ExpectedProgram program = codeact_expected_program("host");
+  OciBackend pooled({.runtime = runsc(),
+                     .state_dir = state(),
+                     .warm_pool = WarmPool{.spec = spec(), .program = program, .programs = 1}});
+  const auto sandbox = pooled.acquire(key_, spec(), {});
+  const Peer peer(runsc(), scratch("peer"));
+  ExecRequest nothing;
+  nothing.command = Argv{{"/bin/true"}};
+  Times own_print;
+  Times peer_print;
+  Times own_true;
+  Times peer_true;
+  for (int i = 0; i < 5; ++i) {
+    CallControl patience;
+    patience.deadline = std::chrono::steady_clock::now() + 60s;
+    ASSERT_TRUE(pooled.wait_until_warm(patience));
+    own_print.measure([&] {
+      const auto call = sandbox->open_call({.expects = program}, {});
+      call->write_file(program.path, "print(1)", call->directory(), {});
+      ExecRequest request;
+      request.command = Argv{{program.interpreter, call->directory() + "/" + program.path}};
+      request.environment = program.environment;
+      EXPECT_EQ(call->exec(request, {}).stdout, "1\n");
+    });
+    peer_print.measure([&] { peer.exec("/usr/bin/python3 -c 'print(1)'"); });
+    own_true.measure([&] { EXPECT_EQ(sandbox->exec(nothing, {}).exit_code, 0); });
+    peer_true.measure([&] { peer.exec("/bin/true"); });
+  }
+  const double times = peer_print.median() / own_print.median();
+  std::printf(
+      "print(1): %.1f ms, runsc exec %.1f ms, %.1f times; /bin/true: %.1f ms, runsc exec "
+      "%.1f ms, %.1f times\n",
+      own_print.median(), peer_print.median(), times, own_true.median(), peer_true.median(),
+      peer_true.median() / own_true.median());
+  EXPECT_GT(times, 1);
 }
 
 }  // namespace

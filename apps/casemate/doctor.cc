@@ -102,7 +102,8 @@ constexpr VerbSpec kDoctorVerb = {
     .summary = "try each backend for real; say what is missing and the command that mends it",
     .notes =
         "Each line is ok, weaker (it works, and holds less than elsewhere), missing, or absent (a "
-        "backend that\ndoes not work here and need not, because another one does). A command after "
+        "backend whose\nengine is not here and need not be, because another one works). A command "
+        "after "
         "\"mend:\" is exact;\nmost of them need root.\n\n"
         "Exit status: 0 when nothing is missing, 1 when something is.",
     .options = kOptions,

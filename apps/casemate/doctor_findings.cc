@@ -115,6 +115,12 @@ Finding interpreter(Trial& trial, const BackendDeclarations& declared) {
           "apt-get install python3"};
 }
 
+// An engine that is there and does not even say what it is is told by its path: somebody installed
+// it, and it is to be mended. One that works and has no use for this user may be left alone.
+bool is_broken(const BackendProbe& probe) {
+  return !probe.available && probe.engine.starts_with('/');
+}
+
 }  // namespace
 
 std::string_view to_string(Finding::Status status) {
@@ -135,7 +141,8 @@ std::vector<Finding> examine(SandboxBackend& backend) {
   const BackendDeclarations declared = backend.declarations();
   const BackendProbe probe = backend.probe();
   if (!probe.available) {
-    return {{declared.name, Status::missing, options_named_here(probe.reason), probe.fix}};
+    return {{declared.name, Status::missing, options_named_here(probe.reason), probe.fix,
+             is_broken(probe)}};
   }
   try {
     Trial trial(backend);
@@ -169,8 +176,9 @@ std::vector<Finding> examine_all(std::span<const std::shared_ptr<SandboxBackend>
       found, [](const auto& findings) { return findings.front().status == Status::ok; });
   std::vector<Finding> all;
   for (auto& findings : found) {
-    if (one_works && findings.front().status == Status::missing) {
-      findings.front().status = Status::absent;
+    Finding& first = findings.front();
+    if (one_works && first.status == Status::missing && !first.broken) {
+      first.status = Status::absent;
     }
     std::ranges::move(findings, std::back_inserter(all));
   }

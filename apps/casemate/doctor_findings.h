@@ -17,7 +17,7 @@ struct Finding {
     // It works and holds less than elsewhere.
     weaker,
     missing,
-    // A backend that does not work here, and need not: another one does.
+    // A backend whose engine is not here, and need not be: another one works.
     absent,
   };
   std::string name;
@@ -26,6 +26,8 @@ struct Finding {
   std::string found;
   // The command that mends it, empty where there is none or nothing to mend.
   std::string fix;
+  // Of a backend that does not work: because its engine, which is there, does not.
+  bool broken = false;
 };
 
 std::string_view to_string(Finding::Status status);

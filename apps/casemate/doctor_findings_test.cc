@@ -59,6 +59,9 @@ TEST(Examination, ABackendThatDoesNotWorkIsMissingOnlyWhereNoOtherWorks) {
   EXPECT_EQ(findings.at(0).found, "no engine");
   EXPECT_EQ(findings.at(1).status, Finding::Status::ok) << findings.at(1).found;
   EXPECT_EQ(to_string(Finding::Status::absent), "absent");
+  // One that somebody installed and that does not work is to be mended.
+  absent->found.engine = "/usr/bin/engine";
+  EXPECT_EQ(examine_all(beside).at(0).status, Finding::Status::missing);
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -40,11 +42,25 @@ images::ImageStoreOptions image_store_options(const Config& config, Log log) {
   return options;
 }
 
+namespace {
+
+// For tests, and for two installations that must not see each other's sandboxes. Absolute, because
+// what keeps sandboxes has a current directory of its own, and without a slash at the end, behind
+// which another backend's name would be a directory in this one. Absent: not set, or to nothing.
+std::optional<std::string> state_directory_of_environment() {
+  const char* directory = std::getenv("CASEMATE_STATE_DIR");
+  if (directory == nullptr || *directory == '\0') return std::nullopt;
+  std::string path = std::filesystem::absolute(directory).lexically_normal();
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+}  // namespace
+
 LinuxBackendOptions linux_options(const Config& config, Log log) {
   LinuxBackendOptions options;
   if (config.linux_state_dir) options.state_dir = *config.linux_state_dir;
-  // For tests, and for two installations that must not see each other's sandboxes.
-  if (const char* directory = std::getenv("CASEMATE_STATE_DIR")) options.state_dir = directory;
+  if (const auto directory = state_directory_of_environment()) options.state_dir = *directory;
   options.images = image_store_options(config, log);
   options.log = std::move(log);
   return options;
@@ -55,8 +71,8 @@ OciBackendOptions oci_options(const Config& config, Log log) {
   if (config.oci_runtime) options.runtime = *config.oci_runtime;
   if (config.oci_state_dir) options.state_dir = *config.oci_state_dir;
   // Each backend has its own: beside the other's.
-  if (const char* directory = std::getenv("CASEMATE_STATE_DIR")) {
-    options.state_dir = std::string(directory) + "-oci";
+  if (const auto directory = state_directory_of_environment()) {
+    options.state_dir = *directory + "-oci";
   }
   if (const char* runtime = std::getenv("CASEMATE_OCI_RUNTIME")) options.runtime = runtime;
   options.images = image_store_options(config, log);
@@ -99,7 +115,7 @@ DockerBackendOptions docker_options(const Config& config, Log log) {
   std::string pull;
   if (take("pull", pull) && pull == "never") options.pull = DockerPull::never;
   take("state_dir", options.state_dir);
-  if (const char* directory = std::getenv("CASEMATE_STATE_DIR")) options.state_dir = directory;
+  if (const auto directory = state_directory_of_environment()) options.state_dir = *directory;
   if (isatty(2) == 1) options.progress = [](std::string_view step) { say(step); };
   options.log = std::move(log);
   return options;

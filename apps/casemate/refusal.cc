@@ -48,7 +48,7 @@ constexpr auto kHints = std::to_array<HintInOptions>({
 
 // An option of the library's, and what sets it here.
 constexpr auto kSetHere = std::to_array<std::pair<std::string_view, std::string_view>>({
-    {"LinuxBackendOptions::state_dir", "CASEMATE_STATE_DIR"},
+    {"the backend's option state_dir", "CASEMATE_STATE_DIR"},
     {"ImageStoreOptions::directory", "CASEMATE_IMAGE_DIR"},
     {"DockerBackendOptions::image", "image in [backends.docker] of casemate.toml"},
     {"DockerBackendOptions::host", "host in [backends.docker] of casemate.toml"},

@@ -107,7 +107,7 @@ TEST(RefusalReport, SpeaksOfOptions) {
   EXPECT_EQ(hint_in_options("SandboxFileError", "free some space"), "free some space");
   EXPECT_EQ(hint_in_options("InvalidArgument", "give --x or --y"), "give --x or --y");
   EXPECT_EQ(hint_in_options("SandboxUnavailable",
-                            "choose another (LinuxBackendOptions::state_dir), "
+                            "choose another (the backend's option state_dir), "
                             "ImageStoreOptions::directory or ImageStoreOptions::directory"),
             "choose another (CASEMATE_STATE_DIR), CASEMATE_IMAGE_DIR or CASEMATE_IMAGE_DIR");
   // Says of each capability what needs it, and of none what does not.

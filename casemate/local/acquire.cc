@@ -34,9 +34,9 @@ std::shared_ptr<Sandbox> LocalSandboxes::acquire(const SandboxKey& key, const Sa
                                                  const CallControl& control) {
   check_key(key);
   check_spec(spec);
-  engine_->check_available();
-  check_servable(spec, declarations(), groups_.missing);
   check_control(control);
+  engine_->get_ready(control);
+  check_servable(spec, declarations(), groups_.missing);
   const std::string digest = identity_digest(key, spec.kind);
   const ImageChoice image = choose_image(spec, images_, engine_->build(), control);
   const std::string& fingerprint = image.fingerprint;

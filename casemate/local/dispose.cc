@@ -5,7 +5,10 @@
 #include <chrono>
 #include <exception>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "casemate/base/utf8.h"
 #include "casemate/local/lease.h"
@@ -26,6 +29,7 @@ constexpr std::chrono::seconds kLockPatience{30};
 
 int LocalSandboxes::dispose_where(const std::function<bool(const Record&)>& wanted) noexcept {
   int ended = 0;
+  if (!has_state()) return ended;
   try {
     const std::shared_ptr<const StateDirectory> kept = state();
     const StateDirectory& found = *kept;
@@ -134,7 +138,10 @@ void LocalSandboxes::sweep(bool everything) noexcept {
       const std::lock_guard lock(mutex_);
       everything |= !std::exchange(swept_, true);
     }
-    if (everything) sweep_sandboxes();
+    if (everything) {
+      sweep_sandboxes();
+      sweep_rest();
+    }
   } catch (const std::exception& error) {
     log(LogLevel::warning, fmt::format("sweeping: {}", error.what()));
   }
@@ -164,6 +171,28 @@ void LocalSandboxes::sweep_sandboxes() {
     const UniqueFd current = open_sandbox(found.sandboxes(), digest);
     if (!current || is_alive(current.get())) continue;
     discard(digest, read_record(current.get(), digest).id);
+  }
+}
+
+// What a keeper that was killed left elsewhere after its sandbox's directory was gone: its runtime
+// may have written a record a moment later.
+void LocalSandboxes::sweep_rest() {
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
+  // Before the live ones are looked at: what is begun later is not in it.
+  const std::vector<std::string> rest = engine_->ids_of_rest();
+  if (rest.empty()) return;
+  const auto lock = FileLock::attempt(found.locks(), kNewLock, FileLock::Kind::exclusive);
+  if (!lock) return;
+  std::set<std::string> living;
+  for (const std::string& digest : sys::list_directory_at(found.sandboxes(), ".")) {
+    const UniqueFd directory = open_sandbox(found.sandboxes(), digest);
+    if (directory) living.insert(read_record(directory.get(), digest).id);
+  }
+  // Those that end in this moment too; what begins to end was among the others before.
+  for (const std::string& name : sys::list_directory_at(found.trash(), ".")) living.insert(name);
+  for (const std::string& id : rest) {
+    if (!living.contains(id)) engine_->remove_rest(id);
   }
 }
 

@@ -33,6 +33,9 @@ class Engine {
   // Throws `SandboxUnavailable` where this engine cannot make any sandbox here; before anything
   // else is looked at.
   virtual void check_available() const {}
+  // The same within the caller's bounds, where it may take long: throws `SandboxTimeout` and
+  // `SandboxCancelled` too. The other methods do not wait after it.
+  virtual void get_ready(const CallControl& /*control*/) const { check_available(); }
 
   // Whether what it makes shares this machine's kernel. Else that bounds a sandbox as a whole only,
   // by its control groups: calls have none, and pid 1 of the sandbox is no process of this machine.
@@ -61,6 +64,8 @@ class Engine {
   // Removes what the keeper's end, or a kill, may have left of a sandbox elsewhere than in its
   // directory and its control groups. Its processes have ended. Returns whether nothing is left.
   virtual bool remove_rest(const std::string& /*id*/) noexcept { return true; }
+  // Ids of sandboxes of which something is there that `remove_rest` would remove, of live ones too.
+  virtual std::vector<std::string> ids_of_rest() const noexcept { return {}; }
 };
 
 }  // namespace casemate::local

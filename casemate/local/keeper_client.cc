@@ -138,10 +138,10 @@ std::string provider_hint(const std::system_error& error) {
     case ENOSPC:
     case EDQUOT:
       return "make room where the state directory is, or choose another "
-             "(LinuxBackendOptions::state_dir)";
+             "(the backend's option state_dir)";
     case EROFS:
       return "the state directory is on a file system that cannot be written: choose another "
-             "(LinuxBackendOptions::state_dir)";
+             "(the backend's option state_dir)";
     default:
       return "";
   }
@@ -227,13 +227,16 @@ void KeeperClient::start_ahead() {
 }
 
 void KeeperClient::start_if_needed() {
-  if (socket_ && owner_ == getpid()) return;
+  std::vector<std::string> arguments = arguments_();
+  if (socket_ && owner_ == getpid() && arguments == started_with_) return;
   try {
     auto [ours, keepers] = sys::socket_pair(sys::SocketType::seqpacket);
     const UniqueFd socket = move_up(keepers);
     const UniqueFd program = move_up(guest::make_guest_program_file());
     SpawnPlan plan;
-    launcher_ = plan.start(socket.get(), program.get(), arguments_());
+    reap_launcher();
+    launcher_ = plan.start(socket.get(), program.get(), arguments);
+    started_with_ = std::move(arguments);
     socket_ = std::move(ours);
     owner_ = getpid();
   } catch (const std::system_error& error) {

@@ -25,8 +25,9 @@ std::string provider_hint(const std::system_error& error);
 // child of this process. Thread-safe; sandboxes are made one after another.
 class KeeperClient {
  public:
-  // Gives the role of the guest program and what follows on its command line, each time that a
-  // keeper is started; may throw `SandboxUnavailable`.
+  // Gives the role of the guest program and what follows on its command line, whenever a keeper is
+  // needed; where that is another than last time, another keeper is started, and the former goes on
+  // for what it has made. Cheap; may throw `SandboxUnavailable`.
   using Arguments = std::function<std::vector<std::string>()>;
   explicit KeeperClient(Arguments arguments) : arguments_(std::move(arguments)) {}
   ~KeeperClient();
@@ -59,6 +60,8 @@ class KeeperClient {
   guest::KeeperAnswer receive(std::uint64_t number, const CallControl& control);
 
   const Arguments arguments_;
+  // As the keeper was started with.
+  std::vector<std::string> started_with_;
   std::timed_mutex mutex_;
   sys::UniqueFd socket_;
   // The process that the socket belongs to: a forked child of the application has a keeper of its

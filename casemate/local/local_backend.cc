@@ -1,7 +1,9 @@
 #include "casemate/local/local_backend.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <cerrno>
 #include <chrono>
 #include <optional>
 #include <system_error>
@@ -99,7 +101,13 @@ std::shared_ptr<const StateDirectory> LocalSandboxes::state() {
   return state_;
 }
 
+bool LocalSandboxes::has_state() const noexcept {
+  struct stat status{};
+  return lstat(options_.state_dir.c_str(), &status) == 0 || errno != ENOENT;
+}
+
 std::vector<SandboxRecord> LocalSandboxes::list() {
+  if (!has_state()) return {};
   const std::shared_ptr<const StateDirectory> kept = state();
   const StateDirectory& found = *kept;
   held_.drop_dead();

@@ -59,6 +59,9 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
  private:
   // As it is now: made anew where it was removed under this process.
   std::shared_ptr<const StateDirectory> state();
+  // Whether anything can be found: nothing was ever made where there is no such directory, and to
+  // look is no reason to make it. Only where it is surely not there.
+  bool has_state() const noexcept;
   // `before_others_see` may do something with it first, or refuse it by throwing.
   HeldSandbox create(const SandboxKey& key, const SandboxSpec& spec, const ImageChoice& image,
                      const std::string& digest, const CallControl& control,
@@ -92,6 +95,7 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   void sweep(bool everything) noexcept;
   void sweep_new();
   void sweep_sandboxes();
+  void sweep_rest();
 
   // For people: "linux: ".
   void log(LogLevel level, std::string_view text) const;

@@ -164,6 +164,7 @@ void LocalSandboxes::fill(const HeldSandbox& made, KeptSnapshot& snapshot,
 }
 
 bool LocalSandboxes::dispose_snapshot(std::string_view id) noexcept {
+  if (!has_state()) return false;
   try {
     taken_.forget(std::string(id));
     return remove_snapshot(state()->snapshots(), id);
@@ -176,6 +177,7 @@ bool LocalSandboxes::dispose_snapshot(std::string_view id) noexcept {
 
 void LocalSandboxes::dispose_snapshots_where(
     const std::function<bool(const Record&)>& wanted) noexcept {
+  if (!has_state()) return;
   try {
     remove_snapshots(state()->snapshots(), [&](const std::string& id, const Record& source) {
       if (!wanted(source)) return false;

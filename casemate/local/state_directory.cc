@@ -294,13 +294,13 @@ UniqueFd open_private(int parent, const std::string& path, const std::string& sh
                       shown, status.st_uid, status.st_mode & 07777),
           status.st_uid == geteuid()
               ? "take the rights of others from it (chmod 700), or choose another "
-                "(LinuxBackendOptions::state_dir)"
-              : "choose another (LinuxBackendOptions::state_dir)");
+                "(the backend's option state_dir)"
+              : "choose another (the backend's option state_dir)");
     }
     return directory;
   } catch (const std::system_error& error) {
     throw SandboxUnavailable(fmt::format("the state directory {}: {}", shown, error.what()),
-                             "choose another (LinuxBackendOptions::state_dir)");
+                             "choose another (the backend's option state_dir)");
   }
 }
 

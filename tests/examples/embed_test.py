@@ -41,7 +41,7 @@ class Embed(unittest.TestCase):
                                     capture_output=True, timeout=100)
         self.assertEqual(result.returncode, 1, result)
         self.assertIn("only a directory of this user's with mode 700", result.stderr)
-        self.assertIn("LinuxBackendOptions::state_dir", result.stderr)
+        self.assertIn("the backend's option state_dir", result.stderr)
         self.assertIn("chmod 700", result.stderr)
 
 

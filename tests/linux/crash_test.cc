@@ -120,7 +120,7 @@ TEST_F(LinuxCrash, AFullStateDirectoryIsANamedRefusalAtEveryStepAndLeavesNothing
     if (worked) continue;
     EXPECT_TRUE(answer.starts_with("refused: ")) << inodes << ": " << answer;
     EXPECT_NE(answer.find("No space left on device"), std::string::npos) << answer;
-    EXPECT_NE(answer.find("LinuxBackendOptions::state_dir"), std::string::npos) << answer;
+    EXPECT_NE(answer.find("the backend's option state_dir"), std::string::npos) << answer;
     EXPECT_EQ(answer.find("left in"), std::string::npos) << inodes << ": " << answer;
   }
   EXPECT_TRUE(worked) << "with room it works";
@@ -144,7 +144,7 @@ TEST_F(LinuxCrash, AReadOnlyStateDirectoryIsANamedRefusal) {
     });
     const std::string answer = other.hear();
     EXPECT_NE(answer.find("Read-only file system"), std::string::npos) << answer;
-    EXPECT_NE(answer.find("LinuxBackendOptions::state_dir"), std::string::npos) << answer;
+    EXPECT_NE(answer.find("the backend's option state_dir"), std::string::npos) << answer;
   }
 }
 

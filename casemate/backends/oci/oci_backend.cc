@@ -30,7 +30,8 @@ OciBackend::OciBackend(OciBackendOptions options)
     : LocalBackend(
           std::make_shared<oci::OciEngine>(
               options.runtime, search_path(),
-              options.state_dir.empty() ? default_directory() : options.state_dir),
+              options.state_dir.empty() ? default_directory() : options.state_dir,
+              options.start_patience),
           {.state_dir = options.state_dir.empty() ? default_directory() : options.state_dir,
            .log = options.log,
            .control_groups = options.control_groups,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,9 @@ struct OciBackendOptions {
   std::string state_dir{};
   Log log{};
   ControlGroups control_groups = ControlGroups::where_possible;
+  // How long the runtime may take to start one container. Whoever waits for another meanwhile waits
+  // so long at most.
+  std::chrono::seconds start_patience{60};
   // Where images other than `host` and `dir:` are kept; the store of the linux backend serves both.
   images::ImageStoreOptions images{};
   std::optional<WarmPool> warm_pool{};

@@ -1,5 +1,6 @@
 #include "casemate/backends/oci/oci_engine.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <linux/magic.h>
@@ -17,6 +18,7 @@
 #include "casemate/guest/runtime_rest.h"
 #include "casemate/local/group_detection.h"
 #include "casemate/local/spec_check.h"
+#include "casemate/sys/file.h"
 
 namespace casemate::oci {
 namespace {
@@ -40,8 +42,12 @@ bool may_make_groups() { return geteuid() == 0 && local::detect_groups().layout.
 
 }  // namespace
 
-OciEngine::OciEngine(std::string setting, std::string search, std::string state_dir)
-    : setting_(std::move(setting)), search_(std::move(search)), state_dir_(std::move(state_dir)) {}
+OciEngine::OciEngine(std::string setting, std::string search, std::string state_dir,
+                     std::chrono::seconds start_patience)
+    : setting_(std::move(setting)),
+      search_(std::move(search)),
+      state_dir_(std::move(state_dir)),
+      start_patience_(start_patience) {}
 
 std::string OciEngine::name() const { return std::string(kOciBackendName); }
 
@@ -81,8 +87,13 @@ BackendDeclarations OciEngine::declare(const local::ControlGroupLayout& layout) 
   return declared;
 }
 
-Runtime OciEngine::runtime() const {
-  const std::lock_guard lock(mutex_);
+Runtime OciEngine::runtime(const CallControl& control) const {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (!control.deadline) {
+    lock.lock();
+  } else if (!lock.try_lock_until(*control.deadline)) {
+    throw SandboxTimeout("the deadline came while the OCI runtime was asked for its version");
+  }
   const std::optional<std::string> path = find_program(setting_, search_);
   if (!path) {
     if (!setting_.empty()) {
@@ -95,7 +106,7 @@ Runtime OciEngine::runtime() const {
   }
   std::string mark = mark_of(*path);
   if (!asked_ || asked_->path != *path || mark != mark_) {
-    asked_ = ask_runtime(*path);
+    asked_ = ask_runtime(*path, control);
     mark_ = std::move(mark);
   }
   return *asked_;
@@ -119,6 +130,8 @@ std::string OciEngine::text() const {
 
 void OciEngine::check_available() const { runtime(); }
 
+void OciEngine::get_ready(const CallControl& control) const { runtime(control); }
+
 std::string OciEngine::build() const {
   const Runtime found = runtime();
   return fmt::format("{} {} {}", guest::guest_build_id(), to_string(found.family), found.version);
@@ -126,28 +139,41 @@ std::string OciEngine::build() const {
 
 std::vector<std::string> OciEngine::keeper_arguments() const {
   const Runtime found = runtime();
+  const std::string seconds = std::to_string(start_patience_.count());
   if (found.family == RuntimeFamily::runsc) {
     // Control groups are ours; files that can be written are memory of the runtime's kernel; what
     // is only read is served by a process apart from it, with no door to this machine's files.
-    return {"enclosure-keeper", "--",
-            found.path,         "--platform=systrap",
-            "--network=none",   "--overlay2=none",
-            "--ignore-cgroups", "--directfs=false"};
+    return {"enclosure-keeper",
+            "--",
+            seconds,
+            found.path,
+            "--platform=systrap",
+            "--network=none",
+            "--overlay2=none",
+            "--ignore-cgroups",
+            "--directfs=false"};
   }
   std::vector<std::string> words{"runtime-keeper", "--", records()};
   if (found.family == RuntimeFamily::crun) {
-    words.insert(words.end(),
-                 {is_mixed() ? "hidden" : "unnamed", found.path, "--cgroup-manager=disabled"});
+    words.insert(words.end(), {is_mixed() ? "hidden" : "unnamed", seconds, found.path,
+                               "--cgroup-manager=disabled"});
   } else if (may_make_groups()) {
-    words.insert(words.end(), {"own", found.path});
+    words.insert(words.end(), {"own", seconds, found.path});
   } else {
-    words.insert(words.end(), {"unnamed", found.path, "--rootless=true"});
+    words.insert(words.end(), {"unnamed", seconds, found.path, "--rootless=true"});
   }
   return words;
 }
 
 bool OciEngine::remove_rest(const std::string& id) noexcept {
   return guest::remove_runtime_rest(records(), id);
+}
+
+std::vector<std::string> OciEngine::ids_of_rest() const noexcept try {
+  return sys::list_directory_at(AT_FDCWD, records().c_str());
+} catch (const std::exception&) {
+  // No runtime has kept anything yet.
+  return {};
 }
 
 }  // namespace casemate::oci

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <stop_token>
 #include <system_error>
 
 #include "casemate/base/utf8.h"
@@ -96,12 +97,23 @@ class VersionQuestion {
   VersionQuestion& operator=(const VersionQuestion&) = delete;
 
   // Until it closed its output, said enough, or the time is up.
-  std::string answer() {
-    const auto until = std::chrono::steady_clock::now() + kPatience;
+  std::string answer(const CallControl& control) {
+    const auto patience = std::chrono::steady_clock::now() + kPatience;
+    const auto until = std::min(patience, control.deadline.value_or(patience));
+    UniqueFd stopped;
+    if (control.stop.stop_possible()) stopped = sys::make_event();
+    const std::stop_callback callback(control.stop, [&] { sys::raise_event(stopped.get()); });
     std::string text;
     while (text.size() < kMaxVersionBytes) {
-      std::array<pollfd, 1> entries{pollfd{answer_.get(), POLLIN, 0}};
-      if (sys::poll_until(entries, until) == 0) break;
+      std::array<pollfd, 2> entries{pollfd{answer_.get(), POLLIN, 0},
+                                    pollfd{stopped.get(), POLLIN, 0}};
+      if (sys::poll_until(entries, until) == 0) {
+        if (until == patience) break;
+        throw SandboxTimeout("the deadline came while the OCI runtime was asked for its version");
+      }
+      if (entries[0].revents == 0) {
+        throw SandboxCancelled("cancelled while the OCI runtime was asked for its version");
+      }
       std::array<char, 512> part{};
       const ssize_t count = read(answer_.get(), part.data(), part.size());
       if (count < 0 && errno == EINTR) continue;
@@ -169,9 +181,9 @@ std::optional<Runtime> parse_version(std::string_view path, std::string_view tex
   return std::nullopt;
 }
 
-Runtime ask_runtime(const std::string& path) {
+Runtime ask_runtime(const std::string& path, const CallControl& control) {
   try {
-    const std::string text = VersionQuestion(path).answer();
+    const std::string text = VersionQuestion(path).answer(control);
     if (auto runtime = parse_version(path, text)) return std::move(*runtime);
     throw SandboxUnavailable(
         fmt::format("{} is no OCI runtime that is known here: it answers --version with \"{}\"",

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "casemate/core/control.h"
+
 namespace casemate::oci {
 
 // Runtimes whose command lines are known to the backend. What a program is, it says itself
@@ -31,8 +33,8 @@ std::optional<std::string> find_program(std::string_view setting, std::string_vi
 std::optional<Runtime> parse_version(std::string_view path, std::string_view text);
 
 // Starts the program once, to ask. Throws `SandboxUnavailable` where it does not answer within ten
-// seconds, or is none that is known.
-Runtime ask_runtime(const std::string& path);
+// seconds, or is none that is known; `SandboxTimeout` and `SandboxCancelled` by `control`.
+Runtime ask_runtime(const std::string& path, const CallControl& control = {});
 
 // Published faults of that version that concern every use of it, by their CVE numbers. A
 // distributor may have mended them without another version: what is said is that of the version.

@@ -2,6 +2,7 @@
 #include <linux/sched.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -23,8 +24,8 @@ using sys::UniqueFd;
 
 class EnclosureStarter final : public Starter {
  public:
-  explicit EnclosureStarter(std::vector<std::string> command)
-      : command_(std::move(command)), self_(sys::open_pid(getpid())) {}
+  EnclosureStarter(std::vector<std::string> command, std::chrono::seconds patience)
+      : command_(std::move(command)), patience_(patience), self_(sys::open_pid(getpid())) {}
 
   void get_ready() override {
     if (refused_) throw *refused_;
@@ -56,11 +57,13 @@ class EnclosureStarter final : public Starter {
     const pid_t pid = sys::clone_process(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC);
     if (pid == 0) run_enclosure(std::move(parts));
     sandbox.pid = pid;
+    sandbox.start_until = std::chrono::steady_clock::now() + patience_;
     sandbox.status = std::move(ours);
   }
 
  private:
   const std::vector<std::string> command_;
+  const std::chrono::seconds patience_;
   UniqueFd self_;
   std::optional<KeeperIdentity> identity_;
   // As in the clone starter.
@@ -70,8 +73,9 @@ class EnclosureStarter final : public Starter {
 
 }  // namespace
 
-std::unique_ptr<Starter> make_enclosure_starter(std::vector<std::string> command) {
-  return std::make_unique<EnclosureStarter>(std::move(command));
+std::unique_ptr<Starter> make_enclosure_starter(std::vector<std::string> command,
+                                                std::chrono::seconds patience) {
+  return std::make_unique<EnclosureStarter>(std::move(command), patience);
 }
 
 }  // namespace casemate::guest

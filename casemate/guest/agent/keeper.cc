@@ -16,10 +16,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -165,7 +168,7 @@ class Keeper {
     }
     while (host_ || !sandboxes_.empty()) {
       std::array<epoll_event, 64> ready{};
-      const int count = epoll_wait(events_.get(), ready.data(), ready.size(), -1);
+      const int count = epoll_wait(events_.get(), ready.data(), ready.size(), pause());
       if (count < 0 && errno != EINTR) sys::throw_errno("waiting for events");
       bool host_speaks = false;
       for (int i = 0; i < count; ++i) {
@@ -179,10 +182,38 @@ class Keeper {
         }
       }
       if (host_speaks) hear_host();
+      end_overdue();
     }
   }
 
  private:
+  static bool is_starting(const KeptSandbox& sandbox) {
+    return sandbox.start_until && !sandbox.answered && !sandbox.doomed;
+  }
+
+  // Milliseconds, as epoll_wait takes them, until a start has taken too long; -1: none is under
+  // way. A host has one made at a time.
+  int pause() const {
+    for (const auto& [number, sandbox] : sandboxes_) {
+      if (!is_starting(*sandbox)) continue;
+      const auto rest = *sandbox->start_until - std::chrono::steady_clock::now();
+      const auto whole = std::chrono::ceil<std::chrono::milliseconds>(rest).count();
+      return static_cast<int>(std::clamp<std::int64_t>(whole, 0, std::numeric_limits<int>::max()));
+    }
+    return -1;
+  }
+
+  // One that hangs would hold up every other that the host asks for.
+  void end_overdue() {
+    for (const auto& [number, sandbox] : sandboxes_) {
+      if (!is_starting(*sandbox) || *sandbox->start_until > std::chrono::steady_clock::now()) {
+        continue;
+      }
+      settle(*sandbox, ETIMEDOUT, "the container's runtime took too long to start it");
+      end(*sandbox);
+    }
+  }
+
   // Then a sandbox whose directory is wiped lives until its users let go of it.
   void do_without_watches(int error) {
     unwatched_ = std::string("; a wiped state directory goes unnoticed (inotify: ") +
@@ -325,6 +356,8 @@ class Keeper {
 
   void create(const CreateSandbox& request, std::vector<UniqueFd> descriptors) {
     starter_->get_ready();
+    // A worker of the last runtime's may have ended a moment after it.
+    reap_strays();
     auto sandbox = std::make_unique<KeptSandbox>();
     sandbox->number = request.number;
     sandbox->id = request.id;
@@ -430,6 +463,7 @@ class Keeper {
       end_strays();
     }
     sandbox.said.reset();
+    reap_strays();
   }
 
   bool is_known(pid_t pid) const {

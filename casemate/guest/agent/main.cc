@@ -1,11 +1,12 @@
 // The static program that carries every role of the guest:
 //
 //   keeper [IDS]                          makes sandboxes by cloning itself
-//   runtime-keeper [IDS] -- STATE GROUPS RUNTIME [OPTION...]
+//   runtime-keeper [IDS] -- STATE GROUPS SECONDS RUNTIME [OPTION...]
 //                                         has an OCI runtime make them: STATE is where that keeps
-//                                         its records, GROUPS a `RuntimeGroups` by name
+//                                         its records, GROUPS a `RuntimeGroups` by name,
+//                                         SECONDS for one start
 //   agent                                 pid 1 of such a container
-//   enclosure-keeper -- RUNTIME [OPTION...]
+//   enclosure-keeper -- SECONDS RUNTIME [OPTION...]
 //                                         has an OCI runtime make them that brings a kernel of its
 //                                         own
 //   enclosed WORK_DIR FILES PROCESSES SECONDS BYTES
@@ -33,6 +34,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -156,11 +158,14 @@ std::optional<RuntimeGroups> parse_groups(std::string_view text) {
 
 // Absent for what no host of this build says.
 std::optional<RuntimePlan> parse_runtime(const std::vector<std::string>& words) {
-  if (words.size() < 4 || words[0] != "--" || !words[1].starts_with('/')) return std::nullopt;
+  if (words.size() < 5 || words[0] != "--" || !words[1].starts_with('/')) return std::nullopt;
   const auto groups = parse_groups(words[2]);
-  if (!groups || !words[3].starts_with('/')) return std::nullopt;
-  return RuntimePlan{
-      .command = {words.begin() + 3, words.end()}, .state_directory = words[1], .groups = *groups};
+  const auto seconds = number(words[3]);
+  if (!groups || !seconds || !words[4].starts_with('/')) return std::nullopt;
+  return RuntimePlan{.command = {words.begin() + 4, words.end()},
+                     .state_directory = words[1],
+                     .groups = *groups,
+                     .patience = std::chrono::seconds(*seconds)};
 }
 
 int run(std::vector<std::string> words) {
@@ -195,10 +200,13 @@ int run(std::vector<std::string> words) {
   if (role == "keeper" && words.empty()) {
     return start_keeper([&] { return make_clone_starter(subordinate); });
   }
-  if (role == "enclosure-keeper" && words.size() >= 2 && words[0] == "--" &&
-      words[1].starts_with('/')) {
-    words.erase(words.begin());
-    return start_keeper([&] { return make_enclosure_starter(words); });
+  if (role == "enclosure-keeper" && words.size() >= 3 && words[0] == "--" &&
+      words[2].starts_with('/')) {
+    const auto seconds = number(words[1]);
+    if (!seconds) return 2;
+    words.erase(words.begin(), words.begin() + 2);
+    return start_keeper(
+        [&] { return make_enclosure_starter(words, std::chrono::seconds(*seconds)); });
   }
   if (role == "machine-keeper" && words.empty()) return start_keeper(make_machine_starter);
   if (role == "runtime-keeper") {

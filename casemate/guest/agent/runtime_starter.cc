@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -85,13 +86,15 @@ class RuntimeStarter final : public Starter {
     send_plan(ours.get(), start);
     const UniqueFd connection = move_up(std::move(agents));
     const UniqueFd said = move_up(UniqueFd(fcntl(sandbox.said.get(), F_DUPFD_CLOEXEC, 0)));
-    const std::string bundle = sys::path_of(sandbox.directory.get()).value_or("");
+    const std::optional<std::string> bundle = sys::path_of(sandbox.directory.get());
+    if (!bundle) sys::throw_error(ENOENT, "finding the sandbox's directory, which was removed");
     const pid_t pid = fork();
     if (pid < 0) sys::throw_errno("cloning a process");
     if (pid == 0) {
-      become_runtime(start, sandbox, bundle, said.get(), connection.get(), program.get());
+      become_runtime(start, sandbox, *bundle, said.get(), connection.get(), program.get());
     }
     sandbox.runtime_pid = pid;
+    sandbox.start_until = std::chrono::steady_clock::now() + plan_.patience;
     sandbox.status = std::move(ours);
   }
 

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "casemate/guest/agent/identity.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent/program_group.h"
+#include "casemate/sys/poll.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::guest {
@@ -25,6 +27,8 @@ struct KeptSandbox {
   bool given_up = false;
   // It is not to live, however far its start has come.
   bool doomed = false;
+  // When its start has taken too long. Absent where it takes as long as it takes.
+  std::optional<sys::SteadyTime> start_until;
   // The agent. Absent at first where a runtime starts it.
   sys::UniqueFd process;
   pid_t pid = -1;
@@ -97,6 +101,8 @@ struct RuntimePlan {
   // Where it keeps what it knows of its containers.
   std::string state_directory;
   RuntimeGroups groups = RuntimeGroups::unnamed;
+  // For one start.
+  std::chrono::seconds patience{};
 };
 
 // Has an OCI runtime start each agent as pid 1 of a container, whose root is the same template.
@@ -104,7 +110,9 @@ std::unique_ptr<Starter> make_runtime_starter(RuntimePlan plan,
                                               const std::optional<SubordinateIds>& subordinate);
 
 // Has a runtime that brings a kernel of its own (gVisor's) start each sandbox, with a process of
-// the machine's that keeps it (enclosure.h). `command` is an absolute path, and global options.
-std::unique_ptr<Starter> make_enclosure_starter(std::vector<std::string> command);
+// the machine's that keeps it (enclosure.h). `command` is an absolute path, and global options;
+// `patience` is for one start.
+std::unique_ptr<Starter> make_enclosure_starter(std::vector<std::string> command,
+                                                std::chrono::seconds patience);
 
 }  // namespace casemate::guest

@@ -71,6 +71,8 @@ const std::vector<Difference>& differences() {
     }
     list.push_back({"podman", kEveryScenario, "limits_not_held: []", "limits_not_held: [\"disk\"]",
                     "Podman bounds the bytes of a tmpfs and not the number of its files"});
+    list.push_back({"microvm", "cpu_seconds", "", "refused: SandboxLimitNotEnforceable\n",
+                    "a machine bounds a sandbox's share of processors, not the seconds of a call"});
     list.push_back({"plain", kEveryScenario, "limits_not_held: []",
                     "limits_not_held: [\"memory\",\"pids\",\"disk\",\"cpu\"]",
                     "plain processes, which nothing bounds"});

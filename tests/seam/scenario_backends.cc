@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "casemate/backends/docker/docker_backend.h"
 #include "casemate/backends/linux/linux_backend.h"
+#include "casemate/backends/microvm/microvm_backend.h"
 #include "casemate/backends/oci/oci_backend.h"
 #include "casemate/backends/oci/runtime.h"
 #include "tests/docker/engines.h"
@@ -86,6 +89,32 @@ Made make_docker(const std::string& kind, const std::filesystem::path& state) {
                                                                     .state_dir = state.string()}));
 }
 
+// This machine's python3 and what it needs: a machine shares no files with the host.
+constexpr char kMakeImage[] =
+    "/usr/bin/python3 -B -c 'import pathlib, sys; sys.path.insert(0, \"tests/cases\"); "
+    "import machine_image; machine_image.make_machine_root(pathlib.Path(sys.argv[1]))' ";
+
+// Emulated, whatever the processor has.
+Made make_microvm(const std::filesystem::path& state) {
+  for (const char* program : {"qemu-system-x86_64", "mksquashfs"}) {
+    if (!oci::find_program(program, kSearch)) {
+      return {.missing = std::string(program) + " is not installed (scripts/bootstrap engines)"};
+    }
+  }
+  const std::filesystem::path kernel = "build/machine_kernel";
+  if (!std::filesystem::exists(kernel)) {
+    return {.missing = "there is no kernel for virtual machines (scripts/machine_kernel)"};
+  }
+  const std::string image = state.string() + "-root";
+  if (std::system((kMakeImage + image).c_str()) != 0) return {.failure = "no image could be made"};
+  MicrovmBackendOptions options;
+  options.state_dir = state.string();
+  options.images.directory = state.string() + "-images";
+  options.kernel_root = std::filesystem::absolute(kernel).string();
+  options.accelerator = microvm::Accelerator::tcg;
+  return {.backend = std::make_shared<MicrovmBackend>(std::move(options)), .image = "dir:" + image};
+}
+
 BackendUnderTest oci_with(const std::string& runtime) {
   return {"oci_" + runtime,
           [runtime](const std::filesystem::path& state) { return make_oci(runtime, state); }};
@@ -99,13 +128,10 @@ BackendUnderTest engine_of(const std::string& kind) {
 
 const std::vector<BackendUnderTest>& backends_under_test() {
   static const std::vector<BackendUnderTest> all{
-      {kReference, make_linux},
-      oci_with("crun"),
-      oci_with("runc"),
-      oci_with("runsc"),
-      engine_of("docker"),
-      engine_of("podman"),
-      {kWithoutABoundary, make_plain},
+      {kReference, make_linux},  oci_with("crun"),
+      oci_with("runc"),          oci_with("runsc"),
+      engine_of("docker"),       engine_of("podman"),
+      {"microvm", make_microvm}, {kWithoutABoundary, make_plain},
   };
   return all;
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ struct BackendUnderTest {
   // `failure` where all is there and it does not work all the same.
   struct Made {
     std::shared_ptr<SandboxBackend> backend{};
+    // Of the specs; absent: the backend's own.
+    std::optional<std::string> image{};
     std::string missing{};
     std::string failure{};
   };

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <boost/json.hpp>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
 #include <regex>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "casemate/base/digest.h"
 #include "casemate/core/errors.h"
@@ -27,14 +29,11 @@ constexpr int kMeeting = 4;
 constexpr std::chrono::seconds kPatience{60};  // a bound on a hang, not a budget
 
 constexpr char kMeasure[] = R"(
-import time, casemate_tools
-times = []
+import casemate_tools
 for _ in range(220):
-    began = time.perf_counter()
-    casemate_tools.call("echo")
-    times.append(time.perf_counter() - began)
-print(sorted(times[20:])[100] * 1e6)
+    casemate_tools.call("tick")
 )";
+constexpr std::size_t kWarmUp = 20;
 
 struct Sum {
   std::int64_t a = 0;
@@ -61,7 +60,13 @@ class Meeting {
   int arrived_ = 0;
 };
 
-std::shared_ptr<HostToolRegistry> make_registry() {
+// When calls came, by this machine's clock: a sandbox's own may be coarse.
+struct Ticks {
+  std::mutex mutex;
+  std::vector<std::chrono::steady_clock::time_point> at;
+};
+
+std::shared_ptr<HostToolRegistry> make_registry(const std::shared_ptr<Ticks>& ticks) {
   auto registry = std::make_shared<HostToolRegistry>(HostToolRegistryOptions{
       .max_host_tool_calls_per_run = 300, .response_limits = {4 * kMiB, 16 * kMiB, 1000}});
   registry->register_tool(
@@ -81,6 +86,15 @@ std::shared_ptr<HostToolRegistry> make_registry() {
        .description = "Waits for others.",
        .function = [meeting = std::make_shared<Meeting>()](
                        const json::object&, const HostToolContext&) { return meeting->join(); },
+       .parameters = R"({"type":"object"})"});
+  registry->register_tool(
+      {.name = "tick",
+       .description = "Counts.",
+       .function = [ticks](const json::object&, const HostToolContext&) -> json::value {
+         const std::lock_guard lock(ticks->mutex);
+         ticks->at.push_back(std::chrono::steady_clock::now());
+         return nullptr;
+       },
        .parameters = R"({"type":"object"})"});
   registry->register_tool(
       typed_host_tool<Sum>("add", "a + b", [](const Sum& sum) { return sum.a + sum.b; }));
@@ -123,13 +137,16 @@ std::string without_ids(const std::string& text) {
 
 struct ScenarioRunner::State {
   std::shared_ptr<SandboxBackend> backend;
+  std::optional<std::string> image;
   std::filesystem::path scratch;
   SandboxRouter router;
   std::shared_ptr<const FileStore> store = make_store();
-  std::shared_ptr<HostToolRegistry> registry = make_registry();
+  std::shared_ptr<Ticks> ticks = std::make_shared<Ticks>();
+  std::shared_ptr<HostToolRegistry> registry = make_registry(ticks);
 
   ToolResult run(const Scenario& scenario) const {
     CodeactToolOptions options;
+    options.image = image;
     options.file_store = store;
     options.output_sink = make_file_system_sink(scratch / scenario.name);
     options.outputs = CodeactOutputs::declared;
@@ -155,9 +172,10 @@ struct ScenarioRunner::State {
 };
 
 ScenarioRunner::ScenarioRunner(std::shared_ptr<SandboxBackend> backend,
-                               std::filesystem::path scratch)
+                               std::optional<std::string> image, std::filesystem::path scratch)
     : state_(std::make_unique<State>(
           State{.backend = backend,
+                .image = std::move(image),
                 .scratch = std::move(scratch),
                 .router = SandboxRouter({backend}, {.min_isolation = Isolation::process})})) {}
 
@@ -198,10 +216,17 @@ std::string ScenarioRunner::transcript(const Scenario& scenario) {
 
 std::optional<double> ScenarioRunner::host_tool_microseconds() {
   if (!state_->backend->declarations().capabilities.contains(Capability::host_tools)) return {};
-  Scenario measured{.name = "measure", .wiring = Wiring::host_tools, .program = kMeasure};
-  const ToolResult result = state_->run(measured);
-  const auto structured = json::parse(result.structured).as_object();
-  return std::stod(std::string(structured.at("stdout").as_string()));
+  state_->run({.name = "measure", .wiring = Wiring::host_tools, .program = kMeasure});
+  const std::lock_guard lock(state_->ticks->mutex);
+  std::vector<double> between;
+  for (std::size_t i = kWarmUp; i + 1 < state_->ticks->at.size(); ++i) {
+    const auto time = state_->ticks->at[i + 1] - state_->ticks->at[i];
+    between.push_back(std::chrono::duration<double, std::micro>(time).count());
+  }
+  if (between.empty()) return {};
+  std::ranges::nth_element(between,
+                           between.begin() + static_cast<std::ptrdiff_t>(between.size() / 2));
+  return between[between.size() / 2];
 }
 
 }  // namespace casemate::seam

@@ -38,8 +38,9 @@ const std::vector<Scenario>& scenarios();
 // One backend, and a router that takes it whatever its rung is.
 class ScenarioRunner {
  public:
-  // What lands, lands below `scratch`.
-  ScenarioRunner(std::shared_ptr<SandboxBackend> backend, std::filesystem::path scratch);
+  // `image` of the specs; absent: the backend's own. What lands, lands below `scratch`.
+  ScenarioRunner(std::shared_ptr<SandboxBackend> backend, std::optional<std::string> image,
+                 std::filesystem::path scratch);
   ScenarioRunner(const ScenarioRunner&) = delete;
   ScenarioRunner& operator=(const ScenarioRunner&) = delete;
   // Ends its sandboxes.
@@ -48,8 +49,8 @@ class ScenarioRunner {
   // What the model reads, what the host is told beside it, and what landed, as lines. Left out is
   // what differs from run to run: ids, times, memory.
   std::string transcript(const Scenario& scenario);
-  // Microseconds that the middle one of 200 calls takes, as the program measures it; absent where
-  // the backend carries no calls.
+  // Microseconds from one of 200 calls to the next, the middle one; absent where the backend
+  // carries no calls.
   std::optional<double> host_tool_microseconds();
 
  private:

@@ -115,7 +115,7 @@ Finding interpreter(Trial& trial, const BackendDeclarations& declared) {
           "apt-get install python3"};
 }
 
-// An engine that is there and does not even say what it is is told by its path: somebody installed
+// An engine that is there and does not even say what it is is told by its path: somebody asked for
 // it, and it is to be mended. One that works and has no use for this user may be left alone.
 bool is_broken(const BackendProbe& probe) {
   return !probe.available && probe.engine.starts_with('/');

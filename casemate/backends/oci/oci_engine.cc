@@ -123,8 +123,8 @@ std::string OciEngine::text() const {
     }
     return text;
   } catch (const SandboxError&) {
-    // Of one that is there and does not work, the path.
-    return find_program(setting_, search_).value_or("");
+    // Of one that somebody asked for, and that is there and does not work, the path.
+    return setting_.empty() ? "" : find_program(setting_, search_).value_or("");
   }
 }
 

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -117,6 +120,22 @@ TEST_P(DockerLifecycle, AnotherEnginesSweepLeavesWhatLives) {
   theirs.host = other.address;
   EXPECT_EQ(make_backend(theirs)->list().size(), 0U);
   EXPECT_EQ(make_backend()->attach(key(), "test", {})->info().id, sandbox->info().id);
+}
+
+// As where no descriptor is left: that it cannot be looked at does not make it nobody's.
+TEST_P(DockerLifecycle, ASandboxWhosePlaceCannotBeOpenedIsNotEnded) {
+  const auto sandbox = acquire();
+  const auto call = sandbox->open_call({}, {});
+  const auto place = std::filesystem::directory_iterator(state() / "docker/places")->path();
+  const auto aside = state() / "aside";
+  std::filesystem::rename(place, aside);
+  std::ofstream(place).put('x');
+  EXPECT_THROW(make_backend()->acquire(key(), spec(), {}), SandboxUnavailable);
+  EXPECT_THROW(make_backend()->attach(key(), "test", {}), SandboxUnavailable);
+  std::filesystem::remove(place);
+  std::filesystem::rename(aside, place);
+  EXPECT_EQ(call->exec(shell("echo lives"), {}).stdout, "lives\n");
+  EXPECT_EQ(make_backend()->acquire(key(), spec(), {})->info().id, sandbox->info().id);
 }
 
 TEST_P(DockerLifecycle, AForeignContainerOfTheHelpersNameIsRefusedAndNotTouched) {

@@ -165,10 +165,12 @@ bool Places::is_of_another(const std::string& name, const std::string& engine) c
 
 UniqueFd Places::open(const std::string& name) const {
   constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-  return UniqueFd(openat(places_.get(), name.c_str(), kFlags));
+  UniqueFd directory(openat(places_.get(), name.c_str(), kFlags));
+  if (!directory && errno != ENOENT) sys::throw_errno("opening " + path_of(name));
+  return directory;
 }
 
-void Places::remove(const std::string& name) const noexcept {
+void Places::remove(const std::string& name) const noexcept try {
   const UniqueFd directory = open(name);
   if (!directory) return;
   for (const char* file : {guest::kAgentSocketName, guest::kLeaseSocketName, guest::kFirstLeaseName,
@@ -176,6 +178,8 @@ void Places::remove(const std::string& name) const noexcept {
     unlinkat(directory.get(), file, 0);
   }
   unlinkat(places_.get(), name.c_str(), AT_REMOVEDIR);
+} catch (const std::system_error&) {
+  // The next sweep finds it.
 }
 
 std::vector<std::string> Places::names() const {

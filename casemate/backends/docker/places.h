@@ -73,9 +73,10 @@ class Places {
   void name_engine(const std::string& name, const std::string& engine) const;
   // Whether that was done for another than `engine`.
   bool is_of_another(const std::string& name, const std::string& engine) const;
-  // Empty when it is not there.
+  // Empty when it is not there; whatever else stands in the way (no descriptor is left) is a
+  // `std::system_error`, because what has no place is ended.
   sys::UniqueFd open(const std::string& name) const;
-  // Quiet when it is not there.
+  // Quiet when it is not there, or cannot be opened.
   void remove(const std::string& name) const noexcept;
   std::vector<std::string> names() const;
   // As an engine is told it; absolute.

@@ -155,6 +155,38 @@ while True:
   EXPECT_EQ(output(*sandbox, python("print('after')")), "after\n");
 }
 
+// Its processes are killed in one step, faster than it forks: nobody else's are.
+TEST_P(DockerTest, TheEndOfAForkBombIsNotTheEndOfAnotherCallsFileOperations) {
+  SandboxSpec small = spec();
+  small.resources.pids = stated(32);
+  const auto sandbox = acquire(small);
+  const auto bombed = sandbox->open_call({}, {});
+  const auto writing = sandbox->open_call({}, {});
+  const std::string large(16'000'000, 'x');
+  const auto write = [&] { writing->write_file("work/large", large, writing->directory(), {}); };
+  // While there is room for what serves them.
+  write();
+  ExecRequest bomb = python(R"(
+import os, signal
+signal.alarm(60)
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+)");
+  bomb.timeout = std::chrono::seconds(2);
+  auto ended = std::async(std::launch::async, [&] { return bombed->exec(bomb, {}); });
+  do {
+    EXPECT_NO_THROW(write());
+  } while (ended.wait_for(std::chrono::seconds(0)) != std::future_status::ready);
+  EXPECT_EQ(ended.get().outcome, Outcome::timed_out);
+  EXPECT_NO_THROW(write());
+  EXPECT_EQ(writing->read_file("work/large", writing->directory(), large.size(), {}), large);
+  EXPECT_TRUE(bombed->close());
+  EXPECT_TRUE(writing->close());
+}
+
 // What runs as a call's user stops everything that it may, and the host's file operations go on.
 TEST_P(DockerTest, AProgramCannotStopWhatServesItsFiles) {
   const auto sandbox = acquire();

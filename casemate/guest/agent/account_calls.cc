@@ -84,7 +84,7 @@ void AccountCalls::reap() {
 
 // Whether that has begun, or was tried often enough.
 bool AccountCalls::clear(User user) {
-  kill_account(config_, user.id);
+  kill_account(user.id);
   if (user.clearings == kMostClearings) return lost_.insert(user.id).second;
   const pid_t pid = fork();
   if (pid == 0) {
@@ -101,10 +101,13 @@ bool AccountCalls::is_taken(unsigned id) const {
                      [&](const auto& each) { return each.second.id == id; });
 }
 
+// The first is the sandbox's own, and a call has two.
 unsigned AccountCalls::next_user() {
-  for (std::uint32_t tries = 1; tries < ids_.count; ++tries) {
-    last_ = last_ + 1 < ids_.count ? last_ + 1 : 1;
-    if (!is_taken(ids_.first + last_)) return ids_.first + last_;
+  const std::uint32_t calls = (ids_.count - 1) / 2;
+  for (std::uint32_t tries = 0; tries < calls; ++tries) {
+    const unsigned user = ids_.first + 1 + 2 * next_;
+    next_ = (next_ + 1) % calls;
+    if (!is_taken(user)) return user;
   }
   sys::throw_error(EAGAIN, "finding a user id for a call");
 }

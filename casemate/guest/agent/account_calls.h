@@ -52,7 +52,7 @@ class AccountCalls {
   std::map<unsigned, int> uncleared_;
   // Whose files could not be removed: their ids are never used again.
   std::set<unsigned> lost_;
-  std::uint32_t last_ = 0;
+  std::uint32_t next_ = 0;
 };
 
 }  // namespace casemate::guest

@@ -51,18 +51,19 @@ void set_users(unsigned real, unsigned effective, unsigned saved) {
   if (syscall(SYS_setresuid, real, effective, saved) < 0) sys::throw_errno("changing user");
 }
 
-// Acts with the rights of a call's user and none of root's, and cannot be signalled by that user:
-// it is its real and its saved id that others are allowed by, and those nobody has.
+// Acts with the rights of a call's user and none of root's, and cannot be signalled by that user.
+// Linux lets pass what has, as its real or effective id, the other's real or saved one. So the real
+// id here is the call's second, which no program has, and no process of another call.
 template <typename Act>
-void as_user(unsigned user, unsigned nobody, const Act& act) {
-  set_users(nobody, user, 0);
+void as_user(unsigned user, const Act& act) {
+  set_users(user + 1, user, 0);
   act();
   set_users(0, 0, 0);
 }
 
 // In one step, between which nothing is made: forks under way fail, their parents being killed.
-void kill_all_of(unsigned user, unsigned nobody) {
-  as_user(user, nobody, [] { kill(-1, SIGKILL); });
+void kill_all_of(unsigned user) {
+  as_user(user, [] { kill(-1, SIGKILL); });
 }
 
 bool reap_all(Clock::time_point until) {
@@ -152,7 +153,7 @@ std::string AccountPlace::socket_directory(std::string_view id) const {
 
 bool AccountPlace::close_call_scope(std::string_view id) noexcept try {
   const std::string name(id);
-  as_user(id_, config_.shared_id, [] { remove_ipc_objects(); });
+  as_user(id_, [] { remove_ipc_objects(); });
   const bool temporary_gone = remove_temporary_files(id_);
   const bool sockets_gone = remove_in(kSocketDirectory, name);
   const bool group_gone = config_.processes == 0 || remove_process_group(id_);
@@ -174,7 +175,7 @@ pid_t AccountPlace::clone_exec_init() {
 bool AccountPlace::end_leftovers() noexcept try {
   const auto until = Clock::now() + kReapPatience;
   if (!has_children()) return true;
-  kill_all_of(id_, config_.shared_id);
+  kill_all_of(id_);
   return reap_all(until);
 } catch (const std::exception&) {
   return false;
@@ -200,7 +201,7 @@ void AccountPlace::kill_exec_scope() noexcept try {
     kill(-1, SIGKILL);
     return;
   }
-  if (++kills_ > kPatientKills) return kill_all_of(id_, config_.shared_id);
+  if (++kills_ > kPatientKills) return kill_all_of(id_);
   kill_descendants();
 } catch (const std::exception&) {
   // Out of memory: the caller comes again while it has children.
@@ -232,7 +233,7 @@ int AccountPlace::join_groups(std::span<const int> groups) noexcept {
 
 int AccountPlace::become_user() noexcept { return take_ids(id_); }
 
-// It is its real and its saved id that others may signal a process by.
+// By the id that nobody signals with: what ends the programs of any call does not end it.
 int AccountPlace::become_file_worker() noexcept { return take_ids(config_.shared_id); }
 
 int AccountPlace::take_ids(unsigned signalled_by) const noexcept {
@@ -263,35 +264,38 @@ int AccountPlace::confine_program() noexcept {
 
 namespace {
 
-// Whether a process of that user is there; one that has ended and was not reaped is none.
+// Whether a process with that user's rights is there, a program or what serves its files; one that
+// has ended and was not reaped is none.
 bool has_processes(unsigned user) {
   for (const std::string& name : sys::list_directory_at(AT_FDCWD, "/proc")) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const auto text =
         sys::read_file_if_there(AT_FDCWD, ("/proc/" + name + "/status").c_str(), 64 * 1024);
     if (!text || text->find("\nState:\tZ") != std::string::npos) continue;
-    if (text->find("\nUid:\t" + std::to_string(user) + "\t") != std::string::npos) return true;
+    // "Uid:", and the real, effective, saved and file system's id.
+    const std::size_t real = text->find("\nUid:\t");
+    if (real == std::string::npos) continue;
+    const std::size_t effective = text->find('\t', real + 6);
+    if (text->substr(effective).starts_with("\t" + std::to_string(user) + "\t")) return true;
   }
   return false;
 }
 
 }  // namespace
 
-void kill_account(const AccountPlace::Config& config, unsigned id) noexcept try {
-  kill_all_of(id, config.shared_id);
-} catch (const std::exception&) {
+void kill_account(unsigned id) noexcept try { kill_all_of(id); } catch (const std::exception&) {
   // Without the rights to be somebody else: whoever clears up says what is left.
 }
 
 bool clear_account(const AccountPlace::Config& config, unsigned id) noexcept try {
   const auto until = Clock::now() + kReapPatience;
   do {
-    kill_all_of(id, config.shared_id);
+    kill_all_of(id);
     if (!has_processes(id)) break;
     sys::poll_until({}, Clock::now() + std::chrono::milliseconds(1));
   } while (Clock::now() < until);
   bool gone = !has_processes(id);
-  as_user(id, config.shared_id, [] { remove_ipc_objects(); });
+  as_user(id, [] { remove_ipc_objects(); });
   gone = remove_temporary_files(id) && gone;
   gone = (config.processes == 0 || remove_process_group(id)) && gone;
   for (const std::string& directory : {std::string(kSocketDirectory), config.work_dir}) {

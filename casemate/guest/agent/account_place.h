@@ -43,7 +43,8 @@ class AccountPlace final : public Place {
     std::uint64_t processes = 0;
     // There, bytes of each directory of a call.
     std::uint64_t directory_bytes = 0;
-    // Of the sandbox: what all its calls may write is this group's. No process's user.
+    // Of the sandbox: what all its calls may write is this group's. As a user id it is the real one
+    // of what serves their files, and no program's.
     unsigned shared_id = 0;
   };
 
@@ -51,7 +52,8 @@ class AccountPlace final : public Place {
   static pid_t clone_call(const Config& config);
 
   // In the call process, user 0 with the capabilities CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID and
-  // SETUID, umask 0. `id` is a user and group id that no other call has.
+  // SETUID, umask 0. `id` is a user and group id that no other call has; the user id after it is
+  // the call's too.
   AccountPlace(Config config, unsigned id);
 
   // Once a sandbox, in its agent: gives what calls share its owner and modes. Throws
@@ -90,7 +92,7 @@ class AccountPlace final : public Place {
 
 // What an agent does about a call whose process did not come to its end. First, by itself and
 // without asking for anything: kills every process of the id, of which none can be made meanwhile.
-void kill_account(const AccountPlace::Config& config, unsigned id) noexcept;
+void kill_account(unsigned id) noexcept;
 // Then, in a process of its own, as `AccountPlace` is: the same, waits for them and removes what
 // the id made. Returns whether nothing is left.
 bool clear_account(const AccountPlace::Config& config, unsigned id) noexcept;

@@ -146,7 +146,7 @@ std::shared_ptr<Sandbox> LocalBackend::acquire(const SandboxKey& key, const Sand
   return as_provider(sandboxes_->engine(), [&] { return sandboxes_->acquire(key, spec, control); });
 }
 
-// Snapshots last: one that is being taken is taken under the lock that its sandbox's end waits for.
+// Snapshots last: one that is being taken of a sandbox has its file before that can be ended.
 int LocalBackend::dispose(const SandboxKey& key) noexcept {
   const auto wanted = [&](const Record& record) { return record.key == key; };
   const int ended = sandboxes_->dispose_where(wanted);

@@ -79,6 +79,14 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   // when there is none.
   std::shared_ptr<const HeldSandbox> find_living(const std::string& digest,
                                                  const CallControl& control);
+  // A snapshot that is being taken of a sandbox which nobody may use meanwhile.
+  struct Taking {
+    std::shared_ptr<const StateDirectory> state;
+    std::shared_ptr<const HeldSandbox> held;
+    FileLock idle;
+    std::unique_ptr<NewSnapshot> file;
+  };
+  Taking begin_taking(const std::string& digest, std::string_view kind, const CallControl& control);
   enum class WayOut : std::uint8_t { none, as_recorded };
   std::unique_ptr<guest::AgentCall> open_own_call(const std::shared_ptr<const HeldSandbox>& held,
                                                   WayOut way_out, const CallControl& control);

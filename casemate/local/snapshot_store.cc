@@ -139,6 +139,8 @@ std::optional<KeptSnapshot> KeptSnapshot::open(const UniqueFd& directory, std::s
   return KeptSnapshot(std::move(file), std::move(header->source), header->end, size);
 }
 
+bool KeptSnapshot::is_there() const { return !is_gone(file_); }
+
 std::string KeptSnapshot::next() {
   const auto size = std::min<std::uint64_t>(guest::kMaxData, size_ - std::min(at_, size_));
   std::string bytes = read_at(file_, at_, size);

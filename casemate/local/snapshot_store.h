@@ -51,6 +51,8 @@ class KeptSnapshot {
 
   // The sandbox that it was taken of.
   const Record& source() const { return source_; }
+  // False once somebody disposed it. Throws `std::system_error`.
+  bool is_there() const;
   // The next bytes, at most `kMaxData`; none at the end. Throws `NoSuchSnapshot` when it was
   // disposed meanwhile, `std::system_error`.
   std::string next();

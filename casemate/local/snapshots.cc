@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -31,6 +33,27 @@ void close_known(guest::AgentCall& call, const std::string& sandbox) {
       "dispose the sandbox");
 }
 
+// Of a caller who bounds nothing: what is slower than that is kept slow by its programs.
+constexpr std::chrono::minutes kPatience{10};
+
+template <typename Act>
+auto within_patience(const CallControl& control, Act act) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  if (control.deadline && *control.deadline <= until) return act(control);
+  CallControl bounded = control;
+  bounded.deadline = until;
+  try {
+    return act(bounded);
+  } catch (const SandboxTimeout&) {
+    if (std::chrono::steady_clock::now() < until) throw;
+    std::throw_with_nested(
+        SandboxTimeout(fmt::format("a snapshot or a restore took longer than {} minutes, which is "
+                                   "the longest that any may take",
+                                   kPatience.count()),
+                       "let the sandbox's programs keep less, in fewer and less deep directories"));
+  }
+}
+
 [[noreturn]] void refuse_unknown(std::string_view id) {
   throw NoSuchSnapshot(
       fmt::format("no snapshot of this scope has the id '{}'", escape_for_display(id)),
@@ -56,16 +79,15 @@ std::unique_ptr<guest::AgentCall> LocalSandboxes::open_own_call(
                                             std::move(accounting), control);
 }
 
-SandboxSnapshot LocalSandboxes::snapshot(const SandboxKey& key, std::string_view kind,
-                                         const CallControl& control) {
-  check_key(key);
-  const std::string digest = identity_digest(key, kind);
-  const std::shared_ptr<const StateDirectory> kept = state();
-  const StateDirectory& found = *kept;
-  sweep(/*everything=*/false);
-  const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
+// Under the key's lock, which is given back with this: how long the rest takes is the guest's
+// choice, and whoever ends the sandbox waits for none of it.
+LocalSandboxes::Taking LocalSandboxes::begin_taking(const std::string& digest,
+                                                    std::string_view kind,
+                                                    const CallControl& control) {
+  const std::shared_ptr<const StateDirectory> found = state();
+  const FileLock lock = FileLock::wait(found->locks(), lock_name(digest), FileLock::Kind::exclusive,
                                        control, "the sandbox's lock");
-  const std::shared_ptr<const HeldSandbox> held = find_living(digest, control);
+  std::shared_ptr<const HeldSandbox> held = find_living(digest, control);
   if (!held) {
     throw NoSuchSandbox(
         fmt::format("no sandbox of kind {} lives under this key", escape_for_display(kind)),
@@ -73,7 +95,7 @@ SandboxSnapshot LocalSandboxes::snapshot(const SandboxKey& key, std::string_view
   }
   const Record& record = held->record;
   if (record.fingerprint.empty()) guest::throw_another_build(record.id);
-  const auto idle =
+  auto idle =
       FileLock::attempt(held->directory.get(), guest::kBusyLockName, FileLock::Kind::exclusive);
   if (!idle) {
     throw SandboxBusy(
@@ -82,29 +104,42 @@ SandboxSnapshot LocalSandboxes::snapshot(const SandboxKey& key, std::string_view
                     record.id, escape_for_display(kind)),
         "close its calls and end what stays first");
   }
-  try {
-    const auto call = open_own_call(held, WayOut::none, control);
-    NewSnapshot taken(found.snapshots(), record);
-    call->archive(
-        guest::most_archive_bytes(record.disk_bytes, record.disk_inodes),
-        [&](std::string_view bytes) { taken.append(bytes); }, control);
-    close_known(*call, record.id);
-    SandboxSnapshot snapshot{.id = taken.id(),
-                             .backend = name_,
-                             .key = key,
-                             .kind = std::string(kind),
-                             .bytes = taken.bytes()};
-    std::optional<FileLock> lease = taken.keep();
-    if (!lease) {
-      throw SandboxUnavailable("the snapshot was disposed while it was taken",
-                               "take it again, or leave the conversation be");
+  // Whoever disposes the key from now on finds it, and what is taken is not kept then.
+  auto file = std::make_unique<NewSnapshot>(found->snapshots(), record);
+  return {
+      .state = found, .held = std::move(held), .idle = *std::move(idle), .file = std::move(file)};
+}
+
+SandboxSnapshot LocalSandboxes::snapshot(const SandboxKey& key, std::string_view kind,
+                                         const CallControl& control) {
+  check_key(key);
+  sweep(/*everything=*/false);
+  return within_patience(control, [&](const CallControl& bounded) {
+    try {
+      Taking taking = begin_taking(identity_digest(key, kind), kind, bounded);
+      const Record& record = taking.held->record;
+      const auto call = open_own_call(taking.held, WayOut::none, bounded);
+      call->archive(
+          guest::most_archive_bytes(record.disk_bytes, record.disk_inodes),
+          [&](std::string_view bytes) { taking.file->append(bytes); }, bounded);
+      close_known(*call, record.id);
+      SandboxSnapshot snapshot{.id = taking.file->id(),
+                               .backend = name_,
+                               .key = key,
+                               .kind = std::string(kind),
+                               .bytes = taking.file->bytes()};
+      std::optional<FileLock> lease = taking.file->keep();
+      if (!lease) {
+        throw SandboxUnavailable("the snapshot was disposed while it was taken",
+                                 "take it again, or leave the conversation be");
+      }
+      taken_.put(snapshot.id, *std::move(lease));
+      return snapshot;
+    } catch (const std::system_error& error) {
+      throw SandboxUnavailable(fmt::format("a snapshot could not be kept: {}", error.what()),
+                               provider_hint(error));
     }
-    taken_.put(snapshot.id, *std::move(lease));
-    return snapshot;
-  } catch (const std::system_error& error) {
-    throw SandboxUnavailable(fmt::format("a snapshot could not be kept: {}", error.what()),
-                             provider_hint(error));
-  }
+  });
 }
 
 std::shared_ptr<Sandbox> LocalSandboxes::restore(const SandboxKey& key, const SandboxSpec& spec,
@@ -132,26 +167,36 @@ std::shared_ptr<Sandbox> LocalSandboxes::restore(const SandboxKey& key, const Sa
   }
   keeper_.start_ahead();
   const std::string digest = identity_digest(key, spec.kind);
-  const FileLock lock = FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
-                                       control, "the sandbox's lock");
-  const UniqueFd replaced = open_sandbox(found.sandboxes(), digest);
-  const std::string replaced_id = replaced ? read_record(replaced.get(), digest).id : "";
-  const auto idle =
-      replaced ? FileLock::attempt(replaced.get(), guest::kBusyLockName, FileLock::Kind::exclusive)
-               : std::nullopt;
-  if (replaced && !idle && is_alive(replaced.get())) {
-    throw SandboxBusy(fmt::format("the sandbox {} of kind {} runs a call, so nothing takes its "
-                                  "place",
-                                  replaced_id, escape_for_display(spec.kind)),
-                      "wait for the call to end, or restore under another key");
-  }
-  return hold(digest,
-              create(key, spec, image, digest, control,
-                     [&](const HeldSandbox& made) {
-                       fill(made, *snapshot, control);
-                       if (replaced) discard(digest, replaced_id);
-                     }),
-              /*reused=*/false);
+  // Had once the new one is whole: how long that takes is the guest's choice.
+  std::optional<FileLock> lock;
+  const auto take_place = [&](const CallControl& bounded) {
+    lock.emplace(FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
+                                bounded, "the sandbox's lock"));
+    if (!snapshot->is_there()) {
+      throw NoSuchSnapshot("the snapshot was disposed while it was restored", "take another");
+    }
+    const UniqueFd replaced = open_sandbox(found.sandboxes(), digest);
+    if (!replaced) return;
+    const std::string replaced_id = read_record(replaced.get(), digest).id;
+    const auto idle =
+        FileLock::attempt(replaced.get(), guest::kBusyLockName, FileLock::Kind::exclusive);
+    if (!idle && is_alive(replaced.get())) {
+      throw SandboxBusy(fmt::format("the sandbox {} of kind {} runs a call, so nothing takes its "
+                                    "place",
+                                    replaced_id, escape_for_display(spec.kind)),
+                        "wait for the call to end, or restore under another key");
+    }
+    discard(digest, replaced_id);
+  };
+  return within_patience(control, [&](const CallControl& bounded) {
+    return hold(digest,
+                create(key, spec, image, digest, bounded,
+                       [&](const HeldSandbox& made) {
+                         fill(made, *snapshot, bounded);
+                         take_place(bounded);
+                       }),
+                /*reused=*/false);
+  });
 }
 
 // Nobody else knows of it yet.

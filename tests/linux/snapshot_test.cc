@@ -3,16 +3,24 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <future>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "casemate/core/spec.h"
+#include "casemate/local/state_directory.h"
+#include "casemate/sys/unique_fd.h"
 #include "tests/linux/linux_test.h"
 #include "tests/linux/other_process.h"
 #include "tests/linux/warm_pool.h"
@@ -22,6 +30,28 @@ namespace casemate::linux_tests {
 namespace {
 
 using testing::HasSubstr;
+
+// The code of what `act` threw.
+std::future<std::string> in_another_thread(std::function<void()> act) {
+  return std::async(std::launch::async, [act = std::move(act)]() -> std::string {
+    try {
+      act();
+      return "";
+    } catch (const SandboxError& error) {
+      return std::string(error.code());
+    }
+  });
+}
+
+// Within 20 seconds.
+bool comes_true(const std::function<bool()>& condition) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
 
 class LinuxSnapshots : public LinuxTest {
  protected:
@@ -337,6 +367,32 @@ TEST_F(LinuxSnapshots, AreStoppedAndLeaveNothing) {
   const std::string id = backend().snapshot(key(), spec().kind, {}).id;
   EXPECT_THROW(backend().restore(key("twin"), spec(), id, {.stop = stop.get_token()}),
                SandboxCancelled);
+  EXPECT_EQ(sandbox_directories().size(), 1U);
+}
+
+// As long as a guest likes, and it may have been taken over.
+TEST_F(LinuxSnapshots, ThatAGuestStallsKeepNobodyFromEndingItsSandbox) {
+  output(shell("echo x > /workspace/file"));
+  ASSERT_EQ(kill(agent_of(sandbox_directories().at(0)), SIGSTOP), 0);
+  auto taken = in_another_thread([&] { backend().snapshot(key(), spec().kind, {}); });
+  ASSERT_TRUE(comes_true([&] { return files() == 1; }));
+  EXPECT_EQ(backend().dispose(key()), 1);
+  EXPECT_EQ(taken.get(), "SandboxUnavailable");
+  EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(LinuxSnapshots, AreWholeInTheirSandboxBeforeItsKeyIsLocked) {
+  output(shell("echo x > /workspace/file"));
+  const std::string id = backend().snapshot(key(), spec().kind, {}).id;
+  const sys::UniqueFd locks(open((state() / "locks").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::string name = local::lock_name(identity_digest(key("twin"), spec().kind));
+  auto lock = local::FileLock::attempt(locks.get(), name, local::FileLock::Kind::exclusive);
+  ASSERT_TRUE(lock);
+  auto restored = in_another_thread([&] { restore("twin", id); });
+  EXPECT_TRUE(comes_true([&] { return !std::filesystem::is_empty(state() / "new"); }));
+  EXPECT_TRUE(backend().dispose_snapshot(id));
+  lock.reset();
+  EXPECT_EQ(restored.get(), "NoSuchSnapshot") << "what its conversation's end took away came back";
   EXPECT_EQ(sandbox_directories().size(), 1U);
 }
 

@@ -58,8 +58,7 @@ class AgentCall : public Call {
   // for bytes that are no archive, and what `next` throws.
   void unpack(const std::function<std::string()>& next, const CallControl& control);
 
-  // Somebody uses the call from now on. Throws `SandboxUnavailable` when its sandbox is being
-  // replaced in this moment.
+  // Somebody uses the call from now on. Throws as `CallAccounting::take_into_use`.
   void take_into_use();
 
   void write_file(std::string_view path, std::span<const char> content,

@@ -79,7 +79,8 @@ class CallAccounting {
   // `signaled` with SIGKILL when the guest's stream ended without a report.
   virtual void finish(const CallCounters& /*before*/, ExecResult& /*result*/) noexcept {}
 
-  // Somebody uses the call, which was open before that. May throw `SandboxUnavailable`.
+  // Somebody uses the call, which was open before that. May throw `SandboxUnavailable`,
+  // `SandboxBusy`.
   virtual void take_into_use() {}
 
   // The call is over and, when `known`, nothing of it exists any more.
@@ -94,7 +95,7 @@ struct AgentSandboxParts {
   // sandbox is dead, `SandboxTimeout`, `SandboxCancelled`. Called from several threads.
   std::function<sys::UniqueFd(const CallControl&)> connect;
   // Makes the accounting of a call by its id; empty, or returning nothing: there is none. May
-  // throw `SandboxUnavailable`.
+  // throw `SandboxUnavailable`, `SandboxBusy`.
   std::function<std::shared_ptr<CallAccounting>(std::string_view id)> account;
   // Variables of the image by name, for every program; a request's own win.
   std::map<std::string, std::string> environment;

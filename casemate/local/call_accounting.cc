@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <system_error>
 #include <utility>
 
 #include "casemate/base/digest.h"
+#include "casemate/core/control.h"
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/cgroup.h"
@@ -20,18 +22,24 @@
 namespace casemate::local {
 namespace {
 
+// Longer than a replacement or a small snapshot takes.
+constexpr std::chrono::milliseconds kBusyPatience{500};
+
 // Held, shared, while a call is open. A replacement takes it alone, for the moment of ending the
-// sandbox.
+// sandbox, and a snapshot while it is taken.
 FileLock take_busy_lock(int directory) {
+  CallControl patience;
+  patience.deadline = std::chrono::steady_clock::now() + kBusyPatience;
   try {
-    auto lock = FileLock::attempt(directory, guest::kBusyLockName, FileLock::Kind::shared);
-    if (lock) return std::move(*lock);
+    return FileLock::wait(directory, guest::kBusyLockName, FileLock::Kind::shared, patience,
+                          "the sandbox");
+  } catch (const SandboxTimeout&) {
+    throw SandboxBusy("a snapshot of the sandbox is taken at this moment, or another replaces it",
+                      "try again when that is over");
   } catch (const std::system_error&) {
     // The directory is gone: it was disposed.
+    throw SandboxUnavailable("the sandbox was ended or replaced", "acquire it again");
   }
-  throw SandboxUnavailable(
-      "the sandbox was ended or replaced, or a snapshot of it is taken at this moment",
-      "acquire it again");
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ class LocalCallAccounting final : public guest::CallAccounting {
   enum class Use : bool { later, now };
 
   // Makes the groups. `directory` is the sandbox's own. Throws `SandboxUnavailable` when the
-  // sandbox is being replaced at this moment, or when a group that was to be had cannot be.
+  // sandbox is over, or when a group that was to be had cannot be; `SandboxBusy`, after half a
+  // second, while a snapshot of it is taken or another replaces it.
   LocalCallAccounting(ControlGroupLayout layout, std::string id, std::string call,
                       const CallBounds& bounds, std::shared_ptr<const sys::UniqueFd> directory,
                       Use use = Use::now);

@@ -50,8 +50,9 @@ constexpr Sentence kSentences[] = {
      "ended."},
     {"SandboxCancelled", "the call was cancelled."},
     {"SandboxBusy",
-     "the sandbox of this conversation is in use by a run with other settings. Try again when that "
-     "has ended."},
+     "the sandbox of this conversation is in use at this moment, by a run with other settings or "
+     "by "
+     "a copy that is made of it. Try again when that has ended."},
     {"NoSuchSandbox", "the sandbox does not exist any more."},
     {"NoSuchSnapshot", "the snapshot that the sandbox begins from does not exist any more."},
     {"SandboxSnapshotMismatch", kWiring},

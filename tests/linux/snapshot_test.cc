@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "casemate/core/spec.h"
+#include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/local/state_directory.h"
 #include "casemate/sys/unique_fd.h"
 #include "tests/linux/linux_test.h"
@@ -178,6 +179,19 @@ TEST_F(LinuxSnapshots, AreTakenOnceTheLastCallIsClosedThoughItsHandleIsThere) {
   const auto call = sandbox().open_call({}, {});
   call->close();
   EXPECT_NE(backend().snapshot(key(), spec().kind, {}).id, "");
+}
+
+TEST_F(LinuxSnapshots, RefuseACallWhileTheyAreTakenAsOfABusySandboxThatLives) {
+  output(shell("echo x > /workspace/file"));
+  const sys::UniqueFd directory(
+      open(sandbox_directories().at(0).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // As it is held then.
+  auto taken = local::FileLock::attempt(directory.get(), guest::kBusyLockName,
+                                        local::FileLock::Kind::exclusive);
+  ASSERT_TRUE(taken);
+  expect_refusal<SandboxBusy>([&] { sandbox().open_call({}, {}); }, {"snapshot", "try again"});
+  taken.reset();
+  EXPECT_EQ(output(shell("cat /workspace/file")), "x\n");
 }
 
 TEST_F(LinuxSnapshots, AreRefusedWhereThereIsNothingToTake) {

@@ -129,11 +129,14 @@ class Beginning {
                 fmt::format("{}: sandbox {} failed before the program began, trying another: {}",
                             wiring_.owner.tool, run.sandbox.id, line_for_log(failure)));
     }
-    if (run.sandbox.reused) {
+    const SandboxInfo failed = run.sandbox;
+    sandbox = acquire(run);
+    // It may have refused the call and live on, with all that is in it.
+    if (failed.reused && run.sandbox.id != failed.id) {
       run.notes.emplace_back(
           "the sandbox had ended and was made anew; what earlier calls left in it is gone.");
     }
-    return begin_in(acquire(run), run, watch);
+    return begin_in(std::move(sandbox), run, watch);
   }
 
   // What a listener throws ends the run, whatever its class: no sandbox failed.

@@ -1,11 +1,14 @@
 #include "casemate/kinds/codeact/run.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <functional>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "casemate/kinds/codeact/scripted_test.h"
@@ -434,18 +437,20 @@ TEST(RunCodeact, AcquiresADeadSandboxAnewOnce) {
 
 TEST(RunCodeact, SaysWhatWasLostWithASandboxThatWasKnown) {
   // LC-08
-  const auto fail = std::make_shared<bool>(false);
+  const auto fail = std::make_shared<std::function<void()>>();
   Scripted scripted([](const Program&) { return exited(); }, {},
                     {.before = [fail](Operation operation, std::string_view) {
-                      if (operation == Operation::start && std::exchange(*fail, false)) {
-                        throw SandboxUnavailable("gone");
-                      }
+                      if (operation != Operation::start || !*fail) return;
+                      std::exchange(*fail, {})();
+                      throw SandboxUnavailable("gone");
                     }});
   EXPECT_TRUE(scripted.run(code()).notes.empty());
-  *fail = true;
+  *fail = [&] { scripted.backend->dispose(scripted.backend->keys().back()); };
   const CodeactRun run = scripted.run(code());
   ASSERT_EQ(run.notes.size(), 1U);
   EXPECT_NE(run.notes.front().find("made anew"), std::string::npos);
+  *fail = [] {};
+  EXPECT_THAT(scripted.run(code()).notes, testing::IsEmpty()) << "it lives, and so does all in it";
 }
 
 TEST(RunCodeact, DisposesADeadSandboxQuietly) {

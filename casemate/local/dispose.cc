@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -124,27 +125,31 @@ bool LocalSandboxes::end(int parent, const std::string& name) {
   return lived;
 }
 
+// Each in its own: what cannot be ended, the agent of another pid namespace for one, is there every
+// time, and keeps nobody from removing the rest.
 void LocalSandboxes::sweep(bool everything) noexcept {
-  try {
-    const std::shared_ptr<const StateDirectory> kept = state();
-    const StateDirectory& found = *kept;
+  const auto attempt = [&](const std::function<void(const StateDirectory&)>& act) {
+    try {
+      act(*state());
+    } catch (const std::exception& error) {
+      log(LogLevel::warning, fmt::format("sweeping: {}", error.what()));
+    }
+  };
+  attempt([](const StateDirectory& found) { sweep_snapshots(found.snapshots()); });
+  attempt([&](const StateDirectory& found) {
     for (const std::string& name : sys::list_directory_at(found.trash(), ".")) {
       end(found.trash(), name);
     }
-    sweep_new();
-    sweep_snapshots(found.snapshots());
-    // Looking at each live one costs a connection; an acquire does so once a process.
-    {
-      const std::lock_guard lock(mutex_);
-      everything |= !std::exchange(swept_, true);
-    }
-    if (everything) {
-      sweep_sandboxes();
-      sweep_rest();
-    }
-  } catch (const std::exception& error) {
-    log(LogLevel::warning, fmt::format("sweeping: {}", error.what()));
+  });
+  attempt([&](const StateDirectory&) { sweep_new(); });
+  // Looking at each live one costs a connection; an acquire does so once a process.
+  {
+    const std::lock_guard lock(mutex_);
+    everything |= !std::exchange(swept_, true);
   }
+  if (!everything) return;
+  attempt([&](const StateDirectory&) { sweep_sandboxes(); });
+  attempt([&](const StateDirectory&) { sweep_rest(); });
 }
 
 void LocalSandboxes::sweep_new() {

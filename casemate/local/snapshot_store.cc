@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,6 +52,12 @@ UniqueFd open_snapshot(const UniqueFd& directory, std::string_view id, int flags
                        flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file && errno != ENOENT && errno != ELOOP) sys::throw_errno("opening a snapshot");
   return file;
+}
+
+// Whether nobody holds it: its process has ended.
+bool is_left(const UniqueFd& directory, std::string_view id) {
+  UniqueFd file = open_snapshot(directory, id, O_RDONLY);
+  return file && FileLock::attempt(std::move(file), FileLock::Kind::exclusive);
 }
 
 // Up to `size` bytes; fewer at the file's end.
@@ -111,6 +118,17 @@ NewSnapshot::~NewSnapshot() {
 }
 
 void NewSnapshot::append(std::string_view bytes) {
+  struct statvfs place{};
+  if (fstatvfs(file_.get(), &place) < 0) sys::throw_errno("looking for room for a snapshot");
+  const std::uint64_t free = std::uint64_t{place.f_bavail} * place.f_frsize;
+  const std::uint64_t reserve = snapshot_reserve(std::uint64_t{place.f_blocks} * place.f_frsize);
+  if (free < reserve || free - reserve < bytes.size()) {
+    throw SandboxUnavailable(
+        fmt::format("the snapshot has no room: the state directory's file system has {} bytes "
+                    "left, of which snapshots leave {} to others",
+                    free, reserve),
+        "dispose snapshots, or choose a state directory (state_dir) with more room");
+  }
   bytes_ += bytes.size();
   while (!bytes.empty()) {
     const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
@@ -132,7 +150,7 @@ KeptSnapshot::KeptSnapshot(UniqueFd file, Record source, std::uint64_t at, std::
 
 std::optional<KeptSnapshot> KeptSnapshot::open(const UniqueFd& directory, std::string_view id) {
   UniqueFd file = open_snapshot(directory, id, O_RDONLY);
-  if (!file) return std::nullopt;
+  if (!file || is_left(directory, id)) return std::nullopt;
   std::optional<Header> header = read_header(file);
   if (!header) return std::nullopt;
   const auto size = static_cast<std::uint64_t>(status_of(file).st_size);
@@ -151,24 +169,37 @@ std::string KeptSnapshot::next() {
   return bytes;
 }
 
-void TakenSnapshots::put(const std::string& id, FileLock lock) {
+TakenSnapshots::~TakenSnapshots() {
+  if (!owner_.is_current()) return;
+  for (const auto& [id, taken] : taken_) {
+    try {
+      remove_snapshot(taken.place->snapshots(), id);
+    } catch (const std::exception&) {
+      // The next sweep removes it.
+    }
+  }
+}
+
+void TakenSnapshots::put(const std::string& id, std::shared_ptr<const StateDirectory> place,
+                         FileLock lock) {
   const std::lock_guard guard(mutex_);
   // By another process.
-  std::erase_if(locks_, [](const auto& each) { return !each.second.file_is_there(); });
-  locks_.emplace(id, std::move(lock));
+  std::erase_if(taken_, [](const auto& each) { return !each.second.lock.file_is_there(); });
+  taken_.emplace(id, Taken{std::move(place), std::move(lock)});
 }
 
 void TakenSnapshots::forget(const std::string& id) {
   const std::lock_guard guard(mutex_);
-  locks_.erase(id);
+  taken_.erase(id);
 }
 
 bool remove_snapshot(const UniqueFd& directory, std::string_view id) {
   const UniqueFd file = open_snapshot(directory, id, O_RDWR);
-  if (!file) return false;
+  // Its name first: a kill in between leaves nothing that could not be found any more.
+  if (!file || unlinkat(directory.get(), std::string(id).c_str(), 0) < 0) return false;
   // Whoever has it open would keep all of it.
   if (ftruncate(file.get(), 0) < 0) sys::throw_errno("emptying a snapshot");
-  return unlinkat(directory.get(), std::string(id).c_str(), 0) == 0;
+  return true;
 }
 
 void remove_snapshots(
@@ -184,10 +215,7 @@ void remove_snapshots(
 
 void sweep_snapshots(const UniqueFd& directory) {
   for (const std::string& id : sys::list_directory_at(directory.get(), ".")) {
-    UniqueFd file = open_snapshot(directory, id, O_RDONLY);
-    if (!file) continue;
-    const auto left = FileLock::attempt(std::move(file), FileLock::Kind::exclusive);
-    if (left) remove_snapshot(directory, id);
+    if (is_left(directory, id)) remove_snapshot(directory, id);
   }
 }
 

@@ -133,7 +133,7 @@ SandboxSnapshot LocalSandboxes::snapshot(const SandboxKey& key, std::string_view
         throw SandboxUnavailable("the snapshot was disposed while it was taken",
                                  "take it again, or leave the conversation be");
       }
-      taken_.put(snapshot.id, *std::move(lease));
+      taken_.put(snapshot.id, taking.state, *std::move(lease));
       return snapshot;
     } catch (const std::system_error& error) {
       throw SandboxUnavailable(fmt::format("a snapshot could not be kept: {}", error.what()),

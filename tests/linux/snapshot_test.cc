@@ -263,8 +263,22 @@ TEST_F(LinuxSnapshots, GoWithTheBackendThatTookThem) {
     backend().list();
     EXPECT_EQ(files(), 1U) << "it is held";
   }
-  backend().list();
   EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(LinuxSnapshots, ThatAreLeftGoThoughASandboxCannotBeEnded) {
+  output(shell("echo x > /workspace/file"));
+  const std::string id = backend().snapshot(key(), spec().kind, {}).id;
+  const std::string left(32, 'a');
+  std::filesystem::copy_file(state() / "snapshots" / id, state() / "snapshots" / left);
+  const auto stuck = state() / "trash" / "stuck";
+  std::filesystem::create_directory(stuck);
+  std::filesystem::create_symlink(guest::kLeaseSocketName, stuck / guest::kLeaseSocketName);
+  expect_refusal<NoSuchSnapshot>([&] { restore("twin", left); }, left);
+  EXPECT_EQ(files(), 1U);
+  EXPECT_NE(restore("twin", id), nullptr);
+  EXPECT_TRUE(std::filesystem::exists(stuck)) << "this proves nothing";
+  std::filesystem::remove_all(stuck);
 }
 
 TEST_F(LinuxSnapshots, CountAgainstTheDiskBoundOfWhatBeginsWithThem) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <exception>
 #include <system_error>
 #include <utility>
@@ -277,6 +278,16 @@ namespace {
       error, error == ENOSPC ? "it holds more than the sandbox's disk bound" : "remove that file");
 }
 
+// What never blocks is stopped too: a guest that is quick is as long at it as it likes.
+void check_going_on(const CallControl& control) {
+  if (control.stop.stop_requested()) {
+    throw SandboxCancelled("the call was cancelled by its caller");
+  }
+  if (control.deadline && std::chrono::steady_clock::now() >= *control.deadline) {
+    throw_timed_out(control);
+  }
+}
+
 }  // namespace
 
 void AgentCall::archive(std::uint64_t max_bytes, const std::function<void(std::string_view)>& put,
@@ -296,6 +307,7 @@ void AgentCall::archive(std::uint64_t max_bytes, const std::function<void(std::s
       if (answer.payload.size() > left) throw ProtocolError("more files than its disk can hold");
       left -= answer.payload.size();
       put(answer.payload);
+      check_going_on(control);
     }
   });
 }
@@ -306,6 +318,7 @@ void AgentCall::unpack(const std::function<std::string()>& next, const CallContr
     for (std::string piece = next(); !piece.empty(); piece = next()) {
       connection.put(FrameType::data, piece);
       connection.flush(control);
+      check_going_on(control);
     }
     connection.put(FrameType::end);
     connection.flush(control);

@@ -713,6 +713,41 @@ TEST_F(LyingFileServer, ASnapshotIsHeldToItsBoundAndItsFrames) {
   EXPECT_EQ(kept, "1234");
 }
 
+TEST_F(LyingFileServer, ASnapshotIsStoppedThoughTheGuestNeverPauses) {
+  const std::string piece = framed(FrameType::data, "x");
+  std::stop_source source;
+  CallControl control;
+  int pieces = 0;
+  const auto archive = [&](const std::function<void()>& after_one) {
+    pieces = 0;
+    const auto call = open_with(piece + piece + piece + framed(FrameType::end));
+    const auto put = [&](std::string_view) {
+      if (++pieces == 1) after_one();
+    };
+    dynamic_cast<AgentCall&>(*call).archive(100, put, control);
+  };
+  EXPECT_NO_THROW(archive([] {}));
+  EXPECT_EQ(pieces, 3);
+  control.stop = source.get_token();
+  EXPECT_THROW(archive([&] { source.request_stop(); }), SandboxCancelled);
+  EXPECT_EQ(pieces, 1);
+  control = {.deadline = Clock::now() + 200ms, .stop = {}};
+  EXPECT_THROW(archive([&] { std::this_thread::sleep_until(*control.deadline); }), SandboxTimeout);
+  EXPECT_EQ(pieces, 1);
+
+  control = {};
+  std::stop_source other;
+  const auto call = open_with(framed(FrameType::done));
+  pieces = 0;
+  const auto next = [&]() -> std::string {
+    if (++pieces == 1) other.request_stop();
+    return pieces <= 3 ? "bytes" : "";
+  };
+  control.stop = other.get_token();
+  EXPECT_THROW(dynamic_cast<AgentCall&>(*call).unpack(next, control), SandboxCancelled);
+  EXPECT_EQ(pieces, 1);
+}
+
 TEST_F(LyingFileServer, WhatAGuestSaysOfAFileThatItCannotKeepIsShownEscaped) {
   const std::unique_ptr<Call> call = open_with(framed(
       FrameType::failed, encode(Failure{FailureReason::errno_value, EACCES, "a\x1b[31m\n"})));

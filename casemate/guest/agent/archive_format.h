@@ -25,8 +25,13 @@ enum class ArchiveEntry : std::uint8_t {
 // Attributes are u32 permission bits, u64 seconds (two's complement), u32 nanoseconds.
 inline constexpr std::size_t kAttributeBytes = 16;
 inline constexpr unsigned kKeptModeBits = 01777;
-// Sum of the paths of files with other names that are remembered on the way.
+// Of the files with other names and the directories that their owner closed to itself, which are
+// remembered on the way: the sum of their paths and of what each takes beside it. Counted alike by
+// who reads and who writes, so that nothing is taken which could not be put back.
 inline constexpr std::size_t kMaxRememberedBytes = 16 << 20;
+inline constexpr std::size_t kRememberedEntry = 64;
+// What a directory's owner needs to reach what is in it.
+inline constexpr unsigned kPassable = 0500;
 // What is read and written at a time.
 inline constexpr std::size_t kArchivePiece = 64 * 1024;
 

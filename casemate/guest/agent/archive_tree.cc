@@ -27,9 +27,6 @@ namespace {
 
 using sys::UniqueFd;
 
-// What the map of one of them takes, beside its path.
-constexpr std::size_t kRememberedEntry = 64;
-
 class Archiver {
  public:
   Archiver(const std::string& directory, const PutBytes& put) : directory_(directory), put_(put) {}
@@ -38,8 +35,9 @@ class Archiver {
     struct stat root{};
     if (lstat(directory_.c_str(), &root) < 0) fail("", errno);
     levels_.emplace_back();
-    if (root.st_uid == geteuid() && (root.st_mode & 0500) != 0500) {
-      if (chmod(directory_.c_str(), (root.st_mode & 07777) | 0500) < 0) fail("", errno);
+    if (root.st_uid == geteuid() && (root.st_mode & kPassable) != kPassable) {
+      if (chmod(directory_.c_str(), (root.st_mode & 07777) | kPassable) < 0) fail("", errno);
+      count_remembered("");
       levels_.back().closed = root.st_mode & 07777;
     }
     current_ = open_at_path();
@@ -115,8 +113,9 @@ class Archiver {
     above.directories.pop_back();
     const struct stat status = look(name);
     put_entry(ArchiveEntry::enter, name, status);
+    if ((status.st_mode & kPassable) != kPassable) count_remembered(name);
     std::optional<unsigned> closed;
-    UniqueFd opened = open_to_read(name, status, 0500, O_DIRECTORY, closed);
+    UniqueFd opened = open_to_read(name, status, kPassable, O_DIRECTORY, closed);
     path_ = path_to(name);
     current_ = std::move(opened);
     levels_.emplace_back();
@@ -133,6 +132,11 @@ class Archiver {
     if (levels_.empty()) return;
     path_.resize(parent_size());
     current_ = open_at_path();
+  }
+
+  void count_remembered(const std::string& name) {
+    remembered_bytes_ += path_to(name).size() + kRememberedEntry;
+    if (remembered_bytes_ > kMaxRememberedBytes) fail(name, E2BIG);
   }
 
   struct stat look(const std::string& name) const {
@@ -208,8 +212,7 @@ class Archiver {
         put_(entry(ArchiveEntry::other_name, name).u32(at->second).take());
         return;
       }
-      remembered_bytes_ += path_to(name).size() + kRememberedEntry;
-      if (remembered_bytes_ > kMaxRememberedBytes) fail(name, E2BIG);
+      count_remembered(name);
     }
     std::optional<unsigned> closed;
     const UniqueFd file = open_to_read(name, seen, 0400, 0, closed);

@@ -26,8 +26,9 @@ using GetBytes = std::function<void(std::span<char>)>;
 // `directory` is absolute. Passed over at its top: directories of other users and mount points,
 // which are the calls'. Throws `OperationFailed` whose text is the path that cannot be kept:
 // ENAMETOOLONG for one of more than 4,095 bytes, EPERM for what is another user's, EINVAL for a
-// device, E2BIG for more files with several names than can be remembered, else the errno. What the
-// user closed to itself is opened to be read, and closed again.
+// device, E2BIG for more files with several names and directories that the user closed to itself
+// than can be remembered (16 MiB of paths), else the errno. What the user closed to itself is
+// opened to be read, and closed again; where this is killed on the way it stays open.
 //
 // For a tree that nobody changes meanwhile; when somebody does, the archive has one or the other.
 void archive_tree(const std::string& directory, const PutBytes& put);

@@ -242,6 +242,41 @@ TEST_F(HostileArchive, CannotGoDeeperThanAPath) {
   EXPECT_EQ(unpack_entries(deep), ENAMETOOLONG);
 }
 
+// To who is no root, a directory without rights keeps what is in it.
+void open_to_remove(const fs::path& directory) {
+  fs::permissions(directory, fs::perms::owner_all);
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (entry.symlink_status().type() == fs::file_type::directory) open_to_remove(entry.path());
+  }
+}
+
+// What is remembered when it is put back is counted when it is taken.
+TEST_F(TreeArchive, OfMoreClosedDirectoriesThanCanBeRememberedIsRefusedWhenItIsTaken) {
+  const std::string deep = [] {
+    std::string path;
+    for (int level = 0; level < 16; ++level) path += std::string(250, 'd') + "/";
+    return path;
+  }();
+  fs::create_directories(from(deep));
+  const int few = 4100;
+  const auto close_some = [&](int first, int last) {
+    for (int each = first; each < last; ++each) {
+      ASSERT_EQ(mkdir(from(deep + std::to_string(each)).c_str(), 0), 0);
+    }
+  };
+  close_some(0, few);
+  EXPECT_EQ(unpack(archive()), 0) << text_;
+  close_some(few, few + 100);
+  try {
+    archive();
+    ADD_FAILURE() << "it was taken";
+  } catch (const OperationFailed& failed) {
+    EXPECT_EQ(failed.failure.error, E2BIG);
+  }
+  open_to_remove(from());
+  open_to_remove(to());
+}
+
 // Whatever byte differs: it is refused or something of its own is made, never anything beside.
 TEST_F(TreeArchive, WithAnyByteChangedStaysInside) {
   fs::create_directories(from("d/e"));
@@ -256,7 +291,7 @@ TEST_F(TreeArchive, WithAnyByteChangedStaysInside) {
       std::string bytes = good;
       bytes[at] = static_cast<char>(bytes[at] ^ change);
       if (unpack(bytes) != 0) ++refused;
-      fs::permissions(to(), fs::perms::owner_all);
+      open_to_remove(to());
       fs::remove_all(to());
       fs::create_directory(to());
     }

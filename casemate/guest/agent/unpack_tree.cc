@@ -28,9 +28,6 @@ using sys::UniqueFd;
 
 constexpr std::uint32_t kNanosecondsOfASecond = 1'000'000'000;
 
-// What a directory's owner needs to reach what is in it.
-constexpr unsigned kPassable = 0500;
-
 struct Attributes {
   unsigned mode = 0;
   timespec modified{};
@@ -156,7 +153,7 @@ class Unpacker {
         // Other names of a file in it may still come: it is closed last.
         now.mode |= kPassable;
         closed_.push_back({path_, found.mode});
-        count_remembered(path_.size() + sizeof(Closed));
+        count_remembered(path_);
       }
       apply(now, "", current_.get());
     }
@@ -244,14 +241,14 @@ class Unpacker {
     apply_time(found, name);
   }
 
-  void count_remembered(std::size_t bytes) {
-    remembered_bytes_ += bytes;
+  void count_remembered(const std::string& path) {
+    remembered_bytes_ += path.size() + kRememberedEntry;
     if (remembered_bytes_ > kMaxRememberedBytes) fail("", E2BIG);
   }
 
   void remember(const std::string& name) {
     remembered_.push_back({.directory = directory_, .path = path_to(name)});
-    count_remembered(remembered_.back().path.size() + sizeof(FilePath));
+    count_remembered(remembered_.back().path);
   }
 
   void make_other_name() {

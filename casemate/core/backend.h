@@ -105,19 +105,21 @@ class SandboxBackend {
   //
   // It belongs to the conversation (scope and thread) of the sandbox that it was taken of, and may
   // be restored under any key of the same scope. Its end: `dispose_snapshot`, `dispose` of the key
-  // that it was taken under, `dispose_scope` of its conversation, by any process; and, like a
-  // lease's, that of the process that took it, or of that process's backend. The end of the
-  // sandbox that it was taken of is none.
+  // that it was taken under, `dispose_scope` of its conversation, by any process; and that of the
+  // backend that took it, or of its process. That of a killed process is over at once and takes
+  // storage until the next operation of another. The end of the sandbox that it was taken of is
+  // none.
   //
   // It is made by a guest and therefore hostile, and is never looked into outside a sandbox: it can
   // bring nothing into a sandbox that a program in it could not have made itself.
 
   // Takes one of the live sandbox of that key and kind, of at most what its disk bound lets it
   // hold. Throws `NoSuchSandbox`, never making one; `SandboxBusy` while a call is open or a program
-  // stays (a call that opens while it is taken is refused with `SandboxUnavailable`);
-  // `SandboxFileError` for what cannot be kept, naming it; `SandboxUnavailable`, also for a guest
-  // that sends more than its bound can hold; `SandboxTimeout`, `SandboxCancelled`. Then nothing is
-  // left.
+  // stays (so is a call that opens while it is taken); `SandboxFileError` for what cannot be kept,
+  // naming it; `SandboxUnavailable`, also for a guest that sends more than its bound can hold, and
+  // where the sandbox is disposed meanwhile, which waits for no snapshot; `SandboxTimeout`,
+  // `SandboxCancelled`. Then nothing is left, but where it was cut short a directory or file that
+  // programs had closed to themselves may be open to them (user r-x) in the sandbox.
   virtual SandboxSnapshot snapshot(const SandboxKey& key, std::string_view kind,
                                    const CallControl& control);
 
@@ -126,7 +128,8 @@ class SandboxBackend {
   // with it; a busy one is `SandboxBusy`. Throws as `acquire`, and `NoSuchSnapshot` for an id that
   // is unknown, over, or of another scope; `SandboxSnapshotMismatch` when it was taken of another
   // kind, or of a sandbox made with another image, other rules, bounds or build;
-  // `SandboxFileError` for what could not be put back. Then what lived under the key still does.
+  // `SandboxFileError` for what could not be put back. Then what lived under the key still does; a
+  // provider that fails at the last step, putting the new one in its place, may have ended it.
   virtual std::shared_ptr<Sandbox> restore(const SandboxKey& key, const SandboxSpec& spec,
                                            std::string_view snapshot_id,
                                            const CallControl& control);

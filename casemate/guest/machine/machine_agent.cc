@@ -172,7 +172,6 @@ void run_machine_agent(MachineAgentParts parts) noexcept {
                         parts.keeper.get()};
     sys::close_all_except(kept);
     sys::die_with_parent(parts.keeper.get());
-    sys::make_undumpable();
     prctl(PR_SET_NAME, "casemate-vm");
     signal(SIGPIPE, SIG_IGN);
     umask(0);
@@ -183,6 +182,9 @@ void run_machine_agent(MachineAgentParts parts) noexcept {
                   parts.request.keep_idle_ms);
     RunningMachine machine(plan, parts.ids);
     machine.get_ready();
+    // Not before: a child's id maps are written through /proc, which is root's of who cannot be
+    // dumped. No process of the machine can name this one.
+    sys::make_undumpable();
     MachineStart start{};
     start.memory_bytes = plan.program_bytes;
     start.cpu_millis = plan.cpu_millis;

@@ -27,6 +27,7 @@ int run(const ParsedLine& line, const Config& config) {
     image = images::parse_image_reference(read.image);
     options = std::move(read);
   });
+  refuse_floor_of_machines(*options, backends);
   add_host_tools(*options, config.host_tools);
   // Of an engine's images only the engine knows.
   if (options->check && options->backend != kDockerBackendName) {

@@ -16,8 +16,10 @@
 #include "apps/casemate/refusal.h"
 #include "apps/casemate/run_option_table.h"
 #include "casemate/backends/linux/linux_backend.h"
+#include "casemate/backends/microvm/accelerator.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
+#include "casemate/core/spec_match.h"
 
 namespace casemate::app {
 
@@ -178,6 +180,27 @@ std::vector<std::shared_ptr<SandboxBackend>> make_backends(const Config& config,
     backends.push_back(std::make_shared<MicrovmBackend>(std::move(options)));
   }
   return backends;
+}
+
+void refuse_floor_of_machines(const RunOptions& options,
+                              const std::vector<std::shared_ptr<SandboxBackend>>& backends) {
+  const Isolation floor = options.min_isolation;
+  if (floor < Isolation::microvm || options.backend.value_or("microvm") != kMicrovmBackendName) {
+    return;
+  }
+  for (const auto& backend : backends) {
+    if (!match_host_floor(floor, backend->declarations())) return;
+  }
+  const microvm::KvmState kvm = microvm::judge(microvm::look_at_kvm());
+  const std::string_view why =
+      kvm.usable ? "the settings in [backends.microvm] or the environment ask for another machine"
+                 : std::string_view(kvm.reason);
+  throw SandboxBackendNotPermitted(
+      fmt::format("no backend here stands on this host's floor '{}': virtual machines (backend "
+                  "'microvm') would with a processor's virtualisation, and {}; emulated ones are a "
+                  "'hardened_container'",
+                  to_string(floor), why),
+      fmt::format("{}{}or lower --min-isolation", kvm.fix, kvm.fix.empty() ? "" : "; "));
 }
 
 void settle_image(const ParsedLine& line, const Config& config, RunOptions& options) {

@@ -45,6 +45,12 @@ std::vector<std::shared_ptr<SandboxBackend>> make_backends(
     const Config& config, Log log, ServerNameCheck server_names = ServerNameCheck::yes,
     std::string_view only = {});
 
+// Throws `SandboxBackendNotPermitted` where the floor is that of virtual machines and none of these
+// stands on it, with what machines lack here and what would help. Says nothing of another backend
+// that was chosen.
+void refuse_floor_of_machines(const RunOptions& options,
+                              const std::vector<std::shared_ptr<SandboxBackend>>& backends);
+
 // The image for a line that names none: each backend's own. Throws `InvalidArgument` where the
 // docker backend was chosen and has none.
 void settle_image(const ParsedLine& line, const Config& config, RunOptions& options);

@@ -176,6 +176,24 @@ class Machines(MachineCase):
         process.wait()
         self.nothing_is_left()
 
+    def test_an_ordinary_user_without_further_ids_has_machines_too(self):
+        user = 4321
+        self.shared.chmod(0o755)
+        home = self.dir / "home"
+        home.mkdir()
+        self.dir.chmod(0o755)
+        os.chown(home, user, user)
+        become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+        for path in (PROGRAM, KERNEL):
+            if self.run_argv([*become, "test", "-r", str(path)]).status != 0:
+                self.skipTest(f"{path} is out of another user's reach")
+        argv = self.argv("--backend", "microvm", "--min-isolation", "hardened_container", "--image",
+                         f"dir:{self.root}", program="import os; print(os.getuid(), os.uname().release)")
+        result = self.run_argv([*become, *argv], env={"CASEMATE_IMAGE_DIR": str(home / "store"),
+                                                      "CASEMATE_STATE_DIR": str(home / "state")})
+        self.assertEqual(result.status, 0, result)
+        self.assertRegex(result.text, r"^1000 \d+\.\d+\.\d+")
+
     def test_a_hypervisor_has_nothing_of_this_machine(self):
         self.machine("pass", "--keep", "--thread", "t")
         (pid,) = self.hypervisors()
@@ -285,7 +303,8 @@ class Refusals(MachineCase):
     def test_under_emulation_it_does_not_pass_for_a_micro_machine(self):
         result = self.run_program("pass", "--backend", "microvm", "--min-isolation", "microvm",
                                   "--image", f"dir:{self.root}")
-        self.assertRefused(result, "SandboxBackendNotPermitted", "hardened_container", "microvm")
+        self.assertRefused(result, "SandboxBackendNotPermitted", "hardened_container", "microvm",
+                           "virtualisation", "--min-isolation")
 
     def test_the_image_of_this_machine_is_refused(self):
         result = self.run_program("pass", "--backend", "microvm", "--min-isolation", "hardened_container")

@@ -92,7 +92,13 @@ def docker_command(root):
              "--exec-root", f"{root}/exec", "--pidfile", f"{root}/engine.pid", "--bridge", "none",
              "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false",
              "--containerd-namespace", "casemate-test", "--containerd-plugins-namespace", "casemate-test-plugins",
-             "--cgroup-parent", f"/{root.name}"]
+             "--cgroup-parent", f"/{root.name}", "--config-file", f"{root}/daemon.json"]
+    runsc = shutil.which("runsc")
+    # One that is what it is called, and one that is not.
+    runtimes = {"hardened": {"path": "runc"}}
+    if runsc:
+        runtimes["runsc"] = {"path": runsc, "runtimeArgs": ["--network=none", "--platform=systrap"]}
+    (root / "daemon.json").write_text(json.dumps({"runtimes": runtimes}))
     return ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *words], {}
 
 

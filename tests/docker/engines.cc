@@ -105,7 +105,7 @@ Engines& engines() {
 }  // namespace
 
 const EngineUnderTest& engine_under_test(const std::string& kind) {
-  if (kind == "runtime") return engine_under_test("docker");
+  if (kind == "runtime" || kind == "runsc") return engine_under_test("docker");
   std::unique_ptr<Running>& running = engines().running[kind];
   if (running) return running->engine();
   const std::string python = "/usr/bin/python3";
@@ -140,6 +140,7 @@ DockerBackendOptions DockerTest::options() const {
   options.host = engine.tls_address.empty() ? engine.address : engine.tls_address;
   options.tls_directory = engine.tls_directory;
   if (GetParam() == "runtime") options.runtime = "runc";
+  if (GetParam() == "runsc") options.runtime = "runsc";
   options.state_dir = state_;
   options.pull = DockerPull::never;
   options.log = [](LogLevel level, std::string_view text) {
@@ -158,6 +159,9 @@ std::unique_ptr<DockerBackend> DockerTest::make_backend(DockerBackendOptions opt
 void DockerTest::SetUp() {
   const EngineUnderTest& engine = engine_under_test(GetParam());
   if (!engine.failure.empty()) FAIL() << engine.failure;
+  if (GetParam() == "runsc" && engine.missing.empty() && access("/usr/bin/runsc", X_OK) != 0) {
+    GTEST_SKIP() << "runsc is not installed (scripts/bootstrap engines)";
+  }
   if (engine.address.empty() || !engine.missing.empty()) GTEST_SKIP() << engine.missing;
   std::string pattern = fs::temp_directory_path() / "casemate-docker-XXXXXX";
   state_ = mkdtemp(pattern.data());

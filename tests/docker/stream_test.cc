@@ -17,7 +17,7 @@ namespace {
 
 class DockerStream : public DockerTest {};
 
-INSTANTIATE_TEST_SUITE_P(Engines, DockerStream, testing::Values("remote", "runtime"),
+INSTANTIATE_TEST_SUITE_P(Engines, DockerStream, testing::Values("remote", "runtime", "runsc"),
                          [](const auto& each) { return each.param; });
 
 TEST_P(DockerStream, RunsProgramsAndMovesFiles) {
@@ -105,7 +105,35 @@ TEST_P(DockerRemote, AnEngineOfAnotherAuthorityOrThatDoesNotKnowUsIsRefused) {
   EXPECT_FALSE(probe.available);
 }
 
-TEST_P(DockerRemote, PassesEveryProbe) {
+class DockerRuntime : public DockerTest {
+ protected:
+  Isolation seen_with(const std::string& runtime) {
+    DockerBackendOptions named = options();
+    named.runtime = runtime;
+    named.image = kImage;
+    const auto own = make_backend(named);
+    const Isolation declared = own->declarations().isolation.value();
+    EXPECT_EQ(containers().size(), 0U);
+    EXPECT_EQ(own->acquire(key(), spec(), {})->info().isolation, declared);
+    own->dispose(key());
+    return declared;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Engines, DockerRuntime, testing::Values("runsc"),
+                         [](const auto& each) { return each.param; });
+
+TEST_P(DockerRuntime, ARungIsLiftedByWhatIsSeenAndNotByAName) {
+  EXPECT_EQ(seen_with("runsc"), Isolation::hardened_container);
+  EXPECT_EQ(seen_with("hardened"), Isolation::container);
+}
+
+class DockerStreamConformance : public DockerTest {};
+
+INSTANTIATE_TEST_SUITE_P(Engines, DockerStreamConformance, testing::Values("remote"),
+                         [](const auto& each) { return each.param; });
+
+TEST_P(DockerStreamConformance, PassesEveryProbe) {
   DockerBackendOptions with_image = options();
   with_image.image = kImage;
   conformance::Subject subject(std::make_shared<DockerBackend>(with_image));

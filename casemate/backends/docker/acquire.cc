@@ -246,7 +246,7 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::hand_out(
   guest::AgentSandboxParts parts;
   parts.info = {.id = sandbox_id(held->id),
                 .backend = std::string(kDockerBackendName),
-                .isolation = Isolation::container,
+                .isolation = isolation(),
                 .reused = reused,
                 .image = record.image,
                 .egress = Egress::closed,

@@ -128,6 +128,10 @@ bool DockerBackend::Impl::streams() const {
   return engine_.address().kind == EngineAddress::Kind::tcp || !options_.runtime.empty();
 }
 
+Isolation DockerBackend::Impl::isolation() noexcept {
+  return has_own_kernel() ? Isolation::hardened_container : Isolation::container;
+}
+
 const Places& DockerBackend::Impl::places() {
   const std::lock_guard lock(mutex_);
   if (!places_) places_ = std::make_unique<const Places>(options_.state_dir);
@@ -135,16 +139,17 @@ const Places& DockerBackend::Impl::places() {
 }
 
 BackendDeclarations DockerBackend::Impl::declarations() {
-  if (auto known = engine_.known_facts()) return declare(known);
+  if (auto known = engine_.known_facts()) return declare(known, isolation());
   {
     const std::lock_guard lock(mutex_);
-    if (std::exchange(asked_, true)) return declare(std::nullopt);
+    if (std::exchange(asked_, true)) return declare(std::nullopt, Isolation::container);
   }
   try {
-    return declare(engine_.facts(with_question_patience()));
+    const EngineFacts facts = engine_.facts(with_question_patience());
+    return declare(facts, isolation());
   } catch (const SandboxError&) {
     // Why is said to whoever wants a sandbox.
-    return declare(std::nullopt);
+    return declare(std::nullopt, Isolation::container);
   }
 }
 
@@ -194,7 +199,7 @@ std::vector<SandboxRecord> DockerBackend::Impl::list() {
     const Engine::Usage usage = engine_.usage(container.id, {});
     records.push_back({.id = sandbox_id(container.id),
                        .backend = std::string(kDockerBackendName),
-                       .isolation = Isolation::container,
+                       .isolation = isolation(),
                        .key = record->key,
                        .kind = record->kind,
                        .age = since(std::chrono::system_clock::from_time_t(

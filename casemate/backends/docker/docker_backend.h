@@ -31,8 +31,10 @@ struct DockerBackendOptions {
   // Of an engine behind TCP: the directory with ca.pem, cert.pem and key.pem. Empty: plain text,
   // which gives whoever reaches that port root on the engine's machine.
   std::string tls_directory{};
-  // What the engine calls a runtime ("runsc"); empty: its default. The rung stays `container`
-  // whatever it is called.
+  // What the engine calls a runtime ("runsc"); empty: its default. Where it can be seen that its
+  // sandboxes have a kernel of their own the rung is `hardened_container`, else `container`,
+  // whatever it is called: that takes an engine of this machine and `image`, and costs the first
+  // who asks for `declarations` the start of one sandbox.
   std::string runtime{};
   // Of specs that name no image.
   std::string image{};

@@ -81,6 +81,11 @@ class DockerBackend::Impl : public std::enable_shared_from_this<Impl> {
                                     bool reused);
   // Removes what the host keeps for sandboxes of that digest, none of which lives. Under its lock.
   void clear_places(const std::string& digest);
+  // Whether the runtime that was named brings a kernel of its own, by what is seen of a sandbox
+  // that is made for that, once. Of another machine's engine nothing can be seen.
+  bool has_own_kernel() noexcept;
+  bool see_own_kernel(const SandboxKey& key);
+  Isolation isolation() noexcept;
   // Kills and removes it, and what the host keeps for it. Whether it lived.
   bool end(const docker::Container& container, const CallControl& control);
   void sweep() noexcept;
@@ -93,6 +98,9 @@ class DockerBackend::Impl : public std::enable_shared_from_this<Impl> {
   bool swept_ = false;
   // Whether the engine was asked for what it holds.
   bool asked_ = false;
+  // The proof asks this backend for a sandbox.
+  std::recursive_mutex evidence_mutex_;
+  std::optional<bool> own_kernel_;
 };
 
 namespace docker {

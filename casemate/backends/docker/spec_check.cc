@@ -58,10 +58,10 @@ void check_machine_has(const Resources& resources, const EngineFacts& engine) {
 
 }  // namespace
 
-BackendDeclarations declare(const std::optional<EngineFacts>& engine) {
+BackendDeclarations declare(const std::optional<EngineFacts>& engine, Isolation isolation) {
   BackendDeclarations declared{
       .name = std::string(kDockerBackendName),
-      .isolation = Isolation::container,
+      .isolation = isolation,
       .egress_modes = {Egress::closed},
       .capabilities = {Capability::exec, Capability::files_in, Capability::files_out,
                        Capability::files_list, Capability::files_delete, Capability::host_tools},
@@ -71,6 +71,12 @@ BackendDeclarations declare(const std::optional<EngineFacts>& engine) {
       .host_tool_transport = HostToolTransport::channel,
       .enforceable_limits = {Limit::files, Limit::time}};
   if (!engine) return declared;
+  if (isolation != Isolation::container) {
+    // The engine's bounds are of all of the sandbox, its kernel with it: they name no limit, and
+    // what that kernel counts by itself is not known here.
+    if (engine->bounds_cpu) declared.enforceable_limits.insert(Limit::cpu);
+    return declared;
+  }
   if (engine->bounds_memory) declared.enforceable_limits.insert(Limit::memory);
   if (engine->bounds_processes) declared.enforceable_limits.insert(Limit::pids);
   if (engine->bounds_cpu) declared.enforceable_limits.insert(Limit::cpu);

@@ -11,7 +11,7 @@
 namespace casemate::docker {
 
 // What the backend claims of that engine; of none, what every engine holds.
-BackendDeclarations declare(const std::optional<EngineFacts>& engine);
+BackendDeclarations declare(const std::optional<EngineFacts>& engine, Isolation isolation);
 
 // Refuses, before anything is made, a spec that the backend cannot serve: by the router's own
 // rules, a work directory that is something else in a container, a stated bound above what the

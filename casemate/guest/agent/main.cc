@@ -18,6 +18,8 @@
 //   container WORK_DIR FILES SECONDS IDLE FIRST
 //                                         the first process of an engine's container, with what the
 //                                         host wrote on its command line (container_agent.h)
+//   facts WORD                            what kernel runs it, as a line; then waits for the end of
+//                                         its input, so that the host can look for it by the word
 //   container-stream IDLE                 beside it, for a host that shares nothing with it
 //                                         (container_stream.h)
 //
@@ -112,6 +114,17 @@ int start_stream(const std::string& agent_socket, const char* port) try {
   return 1;
 }
 
+int tell_facts() try {
+  std::printf("%s\n", kernel_of_this_process().c_str());
+  std::fflush(stdout);
+  char ignored = 0;
+  while (read(0, &ignored, 1) > 0) {
+  }
+  return 0;
+} catch (const std::system_error&) {
+  return 1;
+}
+
 std::optional<std::uint64_t> number(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -187,6 +200,7 @@ int run(std::vector<std::string> words) {
     if (const auto plan = enclosed_plan(words)) return run_enclosed_agent(*plan);
     return 2;
   }
+  if (role == "facts" && words.size() == 1) return tell_facts();
   if (role == "container-stream" && words.size() == 1) {
     if (const auto idle = number(words[0])) return run_container_stream(*idle);
     return 2;

@@ -33,7 +33,7 @@ struct MicrovmBackendOptions {
   microvm::MachineType machine = microvm::MachineType::microvm;
   // Absent: the processor's virtualisation where it can be used, else emulation.
   std::optional<microvm::Accelerator> accelerator{};
-  // Whether a machine that is ready is saved, so that others are restored from it: they start ten
+  // Whether a machine that is ready is saved, so that others are restored from it: they start five
   // times faster. Each kind of machine takes some 100 MiB where images are kept.
   bool saves_machines = true;
   Log log{};

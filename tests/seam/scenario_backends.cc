@@ -22,7 +22,12 @@ using Made = BackendUnderTest::Made;
 constexpr char kSearch[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 Made tried(std::shared_ptr<SandboxBackend> backend) {
-  const BackendProbe probe = backend->probe();
+  // An engine that is busy with its start may not answer in time at once.
+  BackendProbe probe;
+  for (int tries = 0; tries < 5; ++tries) {
+    probe = backend->probe();
+    if (probe.available) break;
+  }
   if (!probe.available) return {.failure = "it is there and does not work: " + probe.reason};
   return {.backend = std::move(backend)};
 }

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <filesystem>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/images/command.h"
+#include "casemate/images/store_directory.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
 #include "casemate/sys/unique_fd.h"
@@ -29,6 +29,7 @@ using sys::UniqueFd;
 
 // What is made of an image changes with these.
 constexpr std::string_view kForm = "squashfs zstd 1";
+constexpr char kPart[] = "packed";
 constexpr std::string_view kStoreIdentity = "sha256:";
 constexpr std::size_t kMaxEntries = 2000000;
 constexpr std::size_t kShownLogBytes = 600;
@@ -83,10 +84,7 @@ PackedImages::PackedImages(PackedImagesOptions options) : options_(std::move(opt
 
 PackedImage PackedImages::hold(const HeldImage& image, const CallControl& control) const {
   try {
-    std::filesystem::create_directories(options_.directory);
-    if (chmod(options_.directory.c_str(), 0700) < 0) sys::throw_errno("closing the directory");
-    const UniqueFd directory =
-        sys::open_at(AT_FDCWD, options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    const UniqueFd directory = open_part_of_store(options_.directory, kPart);
     const bool immutable = image.identity.starts_with(kStoreIdentity);
     const auto digest_now = [&] {
       return immutable ? sha256_hex(std::string(kForm) + image.identity)
@@ -99,7 +97,7 @@ PackedImage PackedImages::hold(const HeldImage& image, const CallControl& contro
       // Changed meanwhile, it must not be found again under what it was before.
       if (digest_now() != packed.digest) unlinkat(directory.get(), name.c_str(), 0);
     }
-    packed.path = options_.directory + "/" + name;
+    packed.path = fmt::format("{}/{}/{}", options_.directory, kPart, name);
     if (access(packed.path.c_str(), R_OK) < 0) {
       throw SandboxUnavailable("the image's directory was changed while it was packed",
                                "try again when nobody changes it");

@@ -13,7 +13,8 @@
 namespace casemate::images {
 
 struct PackedImagesOptions {
-  // Absolute; made with mode 0700 when it is missing, its parents too.
+  // The image directory; what is packed lies in packed/ below it. Absolute; made with mode 0700
+  // when it is missing, and refused when it is not this user's alone.
   std::string directory{};
   // A name looked up on PATH, or a path.
   std::string mksquashfs = "mksquashfs";

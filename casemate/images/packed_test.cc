@@ -34,8 +34,8 @@ class PackedTest : public testing::Test {
     fs::permissions(scratch_ / "mksquashfs", fs::perms::owner_all);
   }
   PackedImages packed() const {
-    return PackedImages({.directory = (scratch_ / "packed").string(),
-                         .mksquashfs = (scratch_ / "mksquashfs").string()});
+    return PackedImages(
+        {.directory = scratch_.string(), .mksquashfs = (scratch_ / "mksquashfs").string()});
   }
   HeldImage image(std::string identity = "dir:x") const {
     HeldImage held;

@@ -61,6 +61,17 @@ void make_parents(const std::string& path) {
   }
 }
 
+UniqueFd open_root(const std::string& path) {
+  if (!path.starts_with('/')) {
+    throw InvalidArgument(fmt::format("the image directory '{}' is refused: an absolute path is "
+                                      "accepted",
+                                      escape_for_display(path)),
+                          kHint);
+  }
+  make_parents(path);
+  return open_private(AT_FDCWD, path, path);
+}
+
 UniqueFd open_lock(int directory, const std::string& name) {
   return sys::open_at(directory, name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
 }
@@ -74,15 +85,13 @@ bool try_lock(int file, LockKind kind) {
   return false;
 }
 
+UniqueFd open_part_of_store(const std::string& store, const std::string& part) {
+  const UniqueFd root = open_root(store);
+  return open_private(root.get(), part, store + "/" + part);
+}
+
 StoreDirectory::StoreDirectory(const std::string& path) {
-  if (!path.starts_with('/')) {
-    throw InvalidArgument(fmt::format("the image directory '{}' is refused: an absolute path is "
-                                      "accepted",
-                                      escape_for_display(path)),
-                          kHint);
-  }
-  make_parents(path);
-  root_ = open_private(AT_FDCWD, path, path);
+  root_ = open_root(path);
   const auto open_inner = [&](const char* name) {
     return open_private(root_.get(), name, path + "/" + name);
   };

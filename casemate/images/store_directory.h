@@ -16,6 +16,10 @@ enum class LockKind { shared, exclusive };
 // Whether it was had, without waiting. Throws `std::system_error`.
 bool try_lock(int file, LockKind kind);
 
+// The directory `part` in the image directory `store`, both made where they are missing, for what
+// else is made of images. Throws as `StoreDirectory` does.
+sys::UniqueFd open_part_of_store(const std::string& store, const std::string& part);
+
 class StoreDirectory {
  public:
   // Makes what is missing, parents too. Throws `SandboxUnavailable` for a directory that is not

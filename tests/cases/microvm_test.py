@@ -89,7 +89,8 @@ class MachineCase(Case):
                 mounts = (entry / "mountinfo").read_text()
             except OSError:
                 continue  # it ended while we looked
-            if str(self.shared) in mounts:
+            # Its last part: of a file system that is mounted below, a mount names what is in it.
+            if self.shared.name in mounts:
                 found.append(int(entry.name))
         return found
 
@@ -248,7 +249,7 @@ class Ends(MachineCase):
         store.mkdir()
         argv = self.argv("--backend", "microvm", "--min-isolation", "hardened_container", "--image",
                          f"dir:{self.root}", program="print('it runs')")
-        script = f"mount -t tmpfs -o size=64m small {store} && \"$@\" && ls {store}/machines && df {store}"
+        script = f"mount -t tmpfs -o size=64m,mode=700 small {store} && \"$@\" && ls {store}/machines && df {store}"
         result = self.run_argv(["unshare", "--mount", "sh", "-c", script, "sh", *argv],
                                env={"CASEMATE_IMAGE_DIR": str(store)})
         lines = result.text.splitlines()
@@ -264,6 +265,23 @@ class Ends(MachineCase):
         self.assertEqual((result.status, result.json["stdout"]), (0, "it runs\n"), result)
         (saved,) = (self.shared / "store/machines").glob("*")
         self.assertGreater(saved.stat().st_size, whole // 2)
+
+    def test_a_saved_machine_that_loads_and_does_not_run_is_made_anew(self):
+        self.assertEqual(self.machine("pass").status, 0)
+        (saved,) = (self.shared / "store/machines").glob("*")
+        damaged = saved.stat()
+        # Half of what is in its memory, past what the hypervisor reads to load it.
+        with open(saved, "r+b") as file:
+            file.seek(damaged.st_size // 4)
+            for _ in range(damaged.st_size // 2 // 4096):
+                page = bytearray(file.read(4096))
+                page[16:] = bytes(len(page) - 16)
+                file.seek(-len(page), os.SEEK_CUR)
+                file.write(page)
+        result = self.machine("print('it runs')")
+        self.assertEqual((result.status, result.json["stdout"]), (0, "it runs\n"), result)
+        (saved,) = (self.shared / "store/machines").glob("*")
+        self.assertNotEqual(saved.stat().st_ino, damaged.st_ino)
 
 
 @NEEDS_ROOT

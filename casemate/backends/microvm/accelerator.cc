@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <string>
 #include <system_error>
 
 #include "casemate/sys/unique_fd.h"
@@ -18,6 +21,20 @@ namespace {
 constexpr char kDevice[] = "/dev/kvm";
 // The one that every kernel since 2.6.22 has.
 constexpr int kApiVersion = 12;
+
+// A module may be built in, and be there, on a processor that has nothing for it.
+bool processor_has_virtualisation() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("flags")) continue;
+    std::istringstream words(line);
+    for (std::string word; words >> word;) {
+      if (word == "vmx" || word == "svm") return true;
+    }
+    return false;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -31,8 +48,11 @@ KvmFindings look_at_kvm() noexcept {
     return findings;
   }
   findings.api_version = ioctl(device.get(), KVM_GET_API_VERSION, 0);
+  struct stat status{};
+  findings.closed_to_others =
+      geteuid() == 0 && (fstat(device.get(), &status) < 0 || (status.st_mode & 06) != 06);
   for (const char* module : {"/sys/module/kvm_intel", "/sys/module/kvm_amd"}) {
-    if (access(module, F_OK) == 0) findings.hardware = true;
+    if (access(module, F_OK) == 0 && processor_has_virtualisation()) findings.hardware = true;
   }
   return findings;
 }
@@ -52,6 +72,10 @@ KvmState judge(const KvmFindings& findings) {
     return {.reason = fmt::format("/dev/kvm cannot be opened: {}",
                                   std::generic_category().message(findings.open_error)),
             .fix = ""};
+  }
+  if (findings.closed_to_others) {
+    return {.reason = "/dev/kvm is root's alone, and machines do not run as root",
+            .fix = "chmod 0666 /dev/kvm"};
   }
   if (findings.api_version != kApiVersion) {
     return {.reason = fmt::format("/dev/kvm speaks version {}, not {}", findings.api_version,

@@ -21,10 +21,13 @@ struct KvmFindings {
   bool device_exists = false;
   // 0, or the errno of opening it for reading and writing.
   int open_error = 0;
+  // A hypervisor that root starts runs as a user of no rights and in none of root's groups, and the
+  // device is not that one's to open.
+  bool closed_to_others = false;
   // What KVM_GET_API_VERSION gave.
   int api_version = 0;
-  // A processor with an extension for hypervisors (vmx, svm) that this kernel uses. Without it the
-  // device may be there and be something else: then ordinary kernels do not start.
+  // A processor with an extension for hypervisors (vmx, svm) whose module this kernel has. Without
+  // either the device may be there and be something else: then ordinary kernels do not start.
   bool hardware = false;
 };
 

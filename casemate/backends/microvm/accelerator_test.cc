@@ -32,6 +32,14 @@ TEST(Kvm, AForbiddenDeviceIsFixedByItsGroup) {
   EXPECT_NE(state.fix.find("usermod -aG kvm"), std::string::npos) << state.fix;
 }
 
+TEST(Kvm, ADeviceThatOnlyRootMayOpenIsNotTheHypervisorsToOpen) {
+  KvmFindings findings = good();
+  findings.closed_to_others = true;
+  const KvmState state = judge(findings);
+  EXPECT_FALSE(state.usable);
+  EXPECT_EQ(state.fix, "chmod 0666 /dev/kvm");
+}
+
 TEST(Kvm, ADeviceOfAnotherKindIsNoHypervisor) {
   KvmFindings findings = good();
   findings.hardware = false;

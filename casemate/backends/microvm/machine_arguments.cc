@@ -18,6 +18,10 @@ constexpr std::uint64_t kKernelMiB = 128;
 // It keeps a 64th of the memory about the memory.
 constexpr std::uint64_t kPageTableShare = 64;
 
+// With a bound on what the emulator translates: its own would be up to 1 GiB, which no limit of the
+// machine counts.
+constexpr char kEmulation[] = "tcg,tb-size=128";
+
 // Where a device is: the small machine has no PCI.
 std::string_view bus_of(MachineType type) {
   return type == MachineType::microvm ? "device" : "pci";
@@ -48,7 +52,7 @@ void fill_arguments(guest::MachinePlan& plan, const MachineShape& shape) {
       "-machine",
       shape.type == MachineType::microvm ? "microvm,acpi=on" : "q35,usb=off,vmport=off",
       "-accel",
-      shape.accelerator == Accelerator::kvm ? "kvm" : "tcg",
+      shape.accelerator == Accelerator::kvm ? "kvm" : kEmulation,
       "-cpu",
       shape.accelerator == Accelerator::kvm ? "host" : "max",
       "-m",

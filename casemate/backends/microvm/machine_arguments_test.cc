@@ -45,7 +45,7 @@ TEST(MachineArguments, AMachineHasNothingThatWasNotNamed) {
 
 TEST(MachineArguments, AnEmulatedMachineNeverSeesKvm) {
   const auto emulated = plan_of({.accelerator = Accelerator::tcg, .memory_mib = 64});
-  EXPECT_EQ(after(emulated.arguments, "-accel"), "tcg");
+  EXPECT_EQ(after(emulated.arguments, "-accel"), "tcg,tb-size=128");
   EXPECT_FALSE(emulated.uses_kvm);
   const auto real = plan_of({.accelerator = Accelerator::kvm, .memory_mib = 64});
   EXPECT_EQ(after(real.arguments, "-accel"), "kvm");

@@ -6,11 +6,11 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -27,6 +27,7 @@
 #include "casemate/guest/machine/machine_plan.h"
 #include "casemate/images/packed.h"
 #include "casemate/images/store.h"
+#include "casemate/images/store_directory.h"
 #include "casemate/local/diagnosis.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
@@ -88,11 +89,6 @@ void write_once(const std::string& path, std::string_view content) {
   if (rename(part.c_str(), path.c_str()) < 0) sys::throw_errno("writing " + path);
 }
 
-void make_private(const std::string& path) {
-  std::filesystem::create_directories(path);
-  if (chmod(path.c_str(), 0700) < 0) sys::throw_errno("closing " + path);
-}
-
 [[noreturn]] void refuse(const Missing& missing) {
   throw Carrying<SandboxUnavailable, local::Remedy>(
       SandboxUnavailable("virtual machines cannot be started here: " + missing.what, missing.fix),
@@ -112,9 +108,9 @@ Missing missing_of(const Findings& findings, const std::string& kernel_directory
   if (!findings.kernel) {
     // Not installed: a package of a kernel would have this machine start it.
     return {"there is no kernel for them",
-            fmt::format("cd /tmp && apt-get download $(apt-cache depends linux-image-cloud-amd64 | "
-                        "sed -n 's/.*Depends: //p') && dpkg-deb -x linux-image-*-cloud-amd64_*.deb "
-                        "{}",
+            fmt::format("cd $(mktemp -d) && apt-get download $(apt-cache depends "
+                        "linux-image-cloud-amd64 | sed -n 's/.*Depends: //p') && dpkg-deb -x "
+                        "linux-image-*-cloud-amd64_*.deb {}",
                         kernel_directory)};
   }
   if (findings.accelerator == Accelerator::kvm && !findings.kvm.usable) {
@@ -215,9 +211,8 @@ std::optional<int> MicrovmEngine::first_process(int agent) const noexcept {
 
 std::string MicrovmEngine::probe_image() const noexcept {
   try {
-    const std::string directory = store() + "/probe";
-    std::filesystem::create_directories(directory);
-    return "dir:" + directory;
+    images::open_part_of_store(store(), "probe");
+    return "dir:" + store() + "/probe";
   } catch (const std::exception&) {
     // Then there is no place for machines either, which is what acquiring one says.
     return {};
@@ -232,7 +227,7 @@ MicrovmEngine::BootFiles MicrovmEngine::boot_files() {
   for (const std::string& module : modules) made_of += identity_of(module);
   const std::string digest = sha256_hex(made_of);
   const std::string directory = store() + "/boot";
-  make_private(directory);
+  images::open_part_of_store(store(), "boot");
   BootFiles files{.kernel = fmt::format("{}/{}.kernel", directory, digest),
                   .initrd = fmt::format("{}/{}.initrd", directory, digest),
                   .digest = digest};
@@ -249,17 +244,20 @@ void MicrovmEngine::prepare(int directory, const local::ImageChoice& image, cons
                             const CallControl& control) {
   const Resources& resources = spec.resources;
   const BootFiles boot = boot_files();
-  const images::PackedImages packed_images({.directory = store() + "/packed",
+  const images::PackedImages packed_images({.directory = store(),
                                             .mksquashfs = options_.mksquashfs,
                                             .progress = options_.images.progress});
   const images::PackedImage packed = packed_images.hold(*image.held, control);
   const std::uint64_t program_bytes = resources.memory_bytes.value + resources.disk_bytes.value;
-  const MachineShape shape{
-      .type = options_.machine,
-      .accelerator = accelerator(),
-      .memory_mib = machine_memory_mib(program_bytes),
-      .processors = static_cast<unsigned>((resources.cpu_millis.value + kMilliPerProcessor - 1) /
-                                          kMilliPerProcessor)};
+  // More than this machine has would hold nothing more: what a program may use of them is bounded
+  // inside.
+  const std::uint64_t present = std::max<long>(1, sysconf(_SC_NPROCESSORS_ONLN));
+  const std::uint64_t wanted =
+      (resources.cpu_millis.value + kMilliPerProcessor - 1) / kMilliPerProcessor;
+  const MachineShape shape{.type = options_.machine,
+                           .accelerator = accelerator(),
+                           .memory_mib = machine_memory_mib(program_bytes),
+                           .processors = static_cast<unsigned>(std::min(wanted, present))};
   guest::MachinePlan plan{
       .program = findings().qemu,
       .files = {{"kernel", boot.kernel}, {"initrd", boot.initrd}, {"image", packed.path}},
@@ -270,7 +268,7 @@ void MicrovmEngine::prepare(int directory, const local::ImageChoice& image, cons
     std::string made_of = boot.digest + packed.digest + findings().qemu_identity;
     for (const std::string& argument : plan.arguments) made_of += argument + "\n";
     const std::string saved = store() + "/machines";
-    make_private(saved);
+    images::open_part_of_store(store(), "machines");
     plan.saved = fmt::format("{}/{}", saved, sha256_hex(made_of));
     mark_saved_machine_used(plan.saved);
     prune_saved_machines(saved, kUnusedFor, kMostSaved);

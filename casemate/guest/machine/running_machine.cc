@@ -57,6 +57,7 @@ void RunningMachine::end() noexcept {
 
 void RunningMachine::start(const std::vector<std::string>& more) {
   end();
+  restored_ = false;
   said_.clear();
   HypervisorParts parts;
   std::tie(stream_, parts.stream) = sys::socket_pair(sys::SocketType::stream);
@@ -115,6 +116,7 @@ bool RunningMachine::restore() {
   try {
     start(plan_.restored_arguments);
     control_->restore(saved.get());
+    restored_ = true;
     return true;
   } catch (const std::system_error&) {
     // Cut short by a full disk, or another hypervisor's: the next is made anew.
@@ -146,17 +148,30 @@ void RunningMachine::begin(MachineStart& start) {
   start.seconds = now.tv_sec;
   start.nanoseconds = now.tv_nsec;
   if (getentropy(start.seed, sizeof start.seed) < 0) sys::throw_errno("drawing a seed");
+  MachineStarted started{};
+  try {
+    started = hand_over(start);
+  } catch (const std::system_error&) {
+    if (!restored_) throw;
+    unlink(plan_.saved.c_str());
+    start_afresh();
+    started = hand_over(start);
+  }
+  explicit_bzero(start.seed, sizeof start.seed);
+  started.text[sizeof started.text - 1] = '\0';
+  if (started.magic != kMachineMagic) sys::throw_error(EPROTO, "hearing the guest");
+  if (started.error != 0) sys::throw_error(started.error, started.text);
+}
+
+MachineStarted RunningMachine::hand_over(const MachineStart& start) {
   std::size_t sent = 0;
   const std::span<const char> bytes(reinterpret_cast<const char*>(&start), sizeof start);
   while (sent < bytes.size()) {
     sent += sys::send_message(stream_.get(), bytes.subspan(sent), {}, sys::Blocking::yes);
   }
-  explicit_bzero(start.seed, sizeof start.seed);
   MachineStarted started{};
   receive(&started, sizeof started, "waiting for the guest's agent");
-  started.text[sizeof started.text - 1] = '\0';
-  if (started.magic != kMachineMagic) sys::throw_error(EPROTO, "hearing the guest");
-  if (started.error != 0) sys::throw_error(started.error, started.text);
+  return started;
 }
 
 bool RunningMachine::hear_console() {

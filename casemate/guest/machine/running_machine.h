@@ -26,7 +26,8 @@ class RunningMachine {
   // Ready for `begin`: restored from the plan's saved machine, or, where there is none yet, started
   // afresh and saved for the next.
   void get_ready();
-  // Says what it is for.
+  // Says what it is for. A saved machine that does not answer is of no use to anybody: it is
+  // removed, and the machine started afresh.
   void begin(MachineStart& start);
 
   int stream() const { return stream_.get(); }
@@ -43,6 +44,7 @@ class RunningMachine {
   void start_afresh();
   bool restore();
   void save();
+  MachineStarted hand_over(const MachineStart& start);
   void receive(void* data, std::size_t size, const char* what);
   [[noreturn]] void fail(int error, const std::string& what);
 
@@ -54,6 +56,7 @@ class RunningMachine {
   std::optional<ControlLine> control_;
   // The last that the console said.
   std::string said_;
+  bool restored_ = false;
 };
 
 }  // namespace casemate::guest

@@ -69,6 +69,13 @@ UniqueFd make_proc() {
   return create(context.get(), "proc", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 }
 
+UniqueFd make_own_proc() {
+  const UniqueFd context = open_context("proc");
+  set_option(context.get(), "subset", "pid");
+  set_option(context.get(), "hidepid", "invisible");
+  return create(context.get(), "proc", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+}
+
 UniqueFd make_terminals(std::uint64_t most) {
   const UniqueFd context = open_context("devpts");
   set_option(context.get(), "ptmxmode", "666");

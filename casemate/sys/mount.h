@@ -33,6 +33,9 @@ UniqueFd make_merged(int upper, int lower);
 
 // A new view of the caller's pid namespace, attached nowhere yet; nosuid, nodev, noexec.
 UniqueFd make_proc();
+// One that shows nothing but processes, and of those only what the reader might trace (its own
+// included). Linux 5.8.
+UniqueFd make_own_proc();
 
 // A new pseudo terminal file system of at most `most` terminals, attached nowhere yet; its `ptmx`
 // is for everybody, each terminal for who opened it. nosuid, noexec.

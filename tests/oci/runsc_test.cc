@@ -1,6 +1,8 @@
 // What a runtime with a kernel of its own makes different: gVisor's runsc.
 
+#include <grp.h>
 #include <gtest/gtest.h>
+#include <pwd.h>
 #include <signal.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -166,15 +168,83 @@ TEST_F(Runsc, WhatAProgramLeavesRunningEndsWithIt) {
   EXPECT_TRUE(call->close());
 }
 
-TEST_F(Runsc, WhoKeepsASandboxHasNoRightsLeftAndItsEndIsTheSandboxs) {
-  const auto sandbox = acquire();
-  const pid_t pid = enclosure();
-  ASSERT_GT(pid, 0);
-  const std::string status = text_of("/proc/" + std::to_string(pid) + "/status");
-  for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}) {
-    EXPECT_NE(status.find(std::string(set) + ":\t0000000000000000\n"), std::string::npos) << set;
+// Of /proc/PID/status.
+std::string field_of(pid_t pid, const std::string& name) {
+  std::istringstream status(text_of("/proc/" + std::to_string(pid) + "/status"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name + ":\t")) return line.substr(name.size() + 2);
   }
-  EXPECT_NE(status.find("NoNewPrivs:\t1\n"), std::string::npos);
+  return "none";
+}
+
+std::set<std::string> names_in(const fs::path& directory) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory)) names.insert(entry.path().filename());
+  return names;
+}
+
+// The guest chooses the bytes that it takes, so nothing of the machine is to be had through it.
+class RunscKeeping : public Runsc {
+ protected:
+  // Of the process that keeps the only sandbox there is, whatever that runs from.
+  void expect_nothing_to_be_had() {
+    const pid_t pid = enclosure();
+    ASSERT_GT(pid, 0);
+    for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}) {
+      EXPECT_EQ(field_of(pid, set), "0000000000000000") << set;
+    }
+    EXPECT_EQ(field_of(pid, "NoNewPrivs"), "1");
+    EXPECT_EQ(field_of(pid, "Seccomp"), "2");
+    expect_nobodys_user(pid);
+    expect_no_files(pid);
+    const fs::path process = "/proc/" + std::to_string(pid);
+    EXPECT_NE(fs::read_symlink(process / "ns/net"), fs::read_symlink("/proc/self/ns/net"));
+    std::istringstream interfaces(text_of(process / "net/dev"));
+    std::string line;
+    for (int heading = 0; heading < 2; ++heading) std::getline(interfaces, line);
+    while (std::getline(interfaces, line)) EXPECT_NE(line.find(" lo:"), line.npos) << line;
+  }
+
+ private:
+  static void expect_nobodys_user(pid_t pid) {
+    for (const char* kind : {"Uid", "Gid"}) {
+      std::istringstream ids(field_of(pid, kind));
+      std::set<unsigned> different;
+      for (unsigned id = 0; ids >> id;) different.insert(id);
+      ASSERT_EQ(different.size(), 1U) << kind;
+      EXPECT_NE(*different.begin(), 0U) << kind;
+      const bool is_known = std::string(kind) == "Uid" ? getpwuid(*different.begin()) != nullptr
+                                                       : getgrgid(*different.begin()) != nullptr;
+      EXPECT_FALSE(is_known) << kind << " " << *different.begin();
+    }
+    EXPECT_EQ(field_of(pid, "Groups").find_first_not_of(" "), std::string::npos);
+  }
+
+  static void expect_no_files(pid_t pid) {
+    const fs::path process = "/proc/" + std::to_string(pid);
+    EXPECT_EQ(names_in(process / "root"), (std::set<std::string>{"proc", "sockets"}));
+    EXPECT_EQ(names_in(process / "root/sockets"), std::set<std::string>{});
+    EXPECT_FALSE(fs::exists(process / "root/proc/sys"));
+    EXPECT_EQ(fs::read_symlink(process / "cwd"), "/");
+    std::istringstream mounts(text_of(process / "mountinfo"));
+    std::set<std::string> places;
+    for (std::string line; std::getline(mounts, line);) {
+      std::istringstream fields(line);
+      std::string place;
+      for (int field = 0; field < 5; ++field) fields >> place;
+      places.insert(place);
+    }
+    EXPECT_EQ(places, (std::set<std::string>{"/", "/proc"}));
+    for (const auto& entry : fs::directory_iterator(process / "fd")) {
+      EXPECT_FALSE(fs::is_directory(entry)) << fs::read_symlink(entry) << " leads out";
+    }
+  }
+};
+
+TEST_F(RunscKeeping, WhoKeepsASandboxHasNoRightsLeftAndItsEndIsTheSandboxs) {
+  const auto sandbox = acquire();
+  expect_nothing_to_be_had();
+  const pid_t pid = enclosure();
   const auto family = linux_tests::family_of(pid);
   EXPECT_GT(family.size(), 2U) << "the runtime's processes";
   ASSERT_EQ(kill(pid, SIGKILL), 0);
@@ -184,6 +254,25 @@ TEST_F(Runsc, WhoKeepsASandboxHasNoRightsLeftAndItsEndIsTheSandboxs) {
   const auto second = acquire();
   EXPECT_FALSE(second->info().reused);
   EXPECT_EQ(output(*second, shell("echo alive")), "alive\n");
+}
+
+TEST_F(RunscKeeping, NothingOfAnImageIsToBeHadThroughIt) {
+  const fs::path image = scratch("image");
+  fs::create_directories(image / "opt");
+  SandboxSpec spec = Runsc::spec();
+  spec.image = "dir:" + image.native();
+  const auto sandbox = acquire(spec);
+  expect_nothing_to_be_had();
+  // The image's lock is with somebody else.
+  bool kept = false;
+  for (const auto& [pid, start] : linux_tests::family_of(enclosure())) {
+    std::error_code ignored;
+    const std::string descriptors = "/proc/" + std::to_string(pid) + "/fd";
+    for (const auto& entry : fs::directory_iterator(descriptors, ignored)) {
+      kept |= fs::read_symlink(entry, ignored) == image;
+    }
+  }
+  EXPECT_TRUE(kept);
 }
 
 TEST_F(Runsc, WhatTakesTooMuchMemoryEndsAndNobodyElseIsHurt) {

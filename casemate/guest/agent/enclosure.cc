@@ -1,7 +1,7 @@
 #include "casemate/guest/agent/enclosure.h"
 
 #include <fcntl.h>
-#include <linux/capability.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -9,7 +9,6 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +28,7 @@
 #include "casemate/guest/agent/enclosure_config.h"
 #include "casemate/guest/agent/image_root.h"
 #include "casemate/guest/agent/leases.h"
+#include "casemate/guest/agent/seclusion.h"
 #include "casemate/guest/stream/host_bridge.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
@@ -78,25 +78,16 @@ std::string new_machine_id() {
   return text + "\n";
 }
 
-void give_up_capabilities() {
-  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  const std::array<__user_cap_data_struct, 2> none{};
-  empty_bounding_set();
-  if (syscall(SYS_capset, &header, none.data()) < 0) sys::throw_errno("giving up capabilities");
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) sys::throw_errno("giving up capabilities");
-}
-
 // The runtime with one container, up to where its agent has greeted.
 class RunningContainer {
  public:
   // Throws `std::system_error`, as every method does; with the last words of the runtime where that
-  // ended.
+  // ended. It has a mount namespace of its own, with what is in this process's now.
   RunningContainer(EnclosureParts& parts, std::vector<UniqueFd> groups) {
     Pipe in = make_pipe();
     Pipe out = make_pipe();
     Pipe err = make_pipe();
-    const pid_t pid = fork();
-    if (pid < 0) sys::throw_errno("cloning a process");
+    const pid_t pid = sys::clone_process(CLONE_NEWNS);
     if (pid == 0) {
       become_runtime(parts.command, parts.start.request.id, groups,
                      {in.read.get(), out.write.get(), err.write.get()});
@@ -235,7 +226,7 @@ enum class Subject : std::uint64_t { agent_socket, leases, errors, runtime };
 class EnclosureBridge final : public HostBridge {
  public:
   EnclosureBridge(RunningContainer& container, int agent_socket, Leases& leases)
-      : HostBridge(container.take_stream(), {.directory = kPlace}),
+      : HostBridge(container.take_stream(), {.directory = kSeclusionSockets}),
         container_(container),
         agent_socket_(agent_socket),
         leases_(leases),
@@ -370,6 +361,16 @@ void furnish(const EnclosureParts& parts) {
   sys::attach(place.get(), AT_FDCWD, kPlace);
 }
 
+RunningContainer start_container(EnclosureParts& parts, std::vector<UniqueFd> groups) {
+  std::optional<ImageTemplate> image;
+  if (parts.start.image) {
+    image.emplace(*parts.root, parts.start.image.get(), parts.start.request.work_dir);
+    keep_apart(parts.start.image.get());
+    parts.start.image.reset();
+  }
+  return RunningContainer(parts, std::move(groups));
+}
+
 }  // namespace
 
 void run_enclosure(EnclosureParts parts) noexcept {
@@ -389,7 +390,6 @@ void run_enclosure(EnclosureParts parts) noexcept {
     groups.clear();
     close_others(parts, of_container);
     sys::die_with_parent(parts.keeper.get());
-    parts.keeper.reset();
     sys::make_undumpable();
     prctl(PR_SET_NAME, "casemate-enclosure");
     signal(SIGPIPE, SIG_IGN);
@@ -397,14 +397,13 @@ void run_enclosure(EnclosureParts parts) noexcept {
     signal(SIGCHLD, SIG_IGN);
     umask(0);
     furnish(parts);
-    std::optional<ImageTemplate> image;
-    if (parts.start.image) {
-      image.emplace(*parts.root, parts.start.image.get(), parts.start.request.work_dir);
-    }
     Leases leases(std::move(parts.start.lease_socket), std::move(parts.start.first_lease),
                   parts.start.request.keep_idle_ms);
-    RunningContainer container(parts, std::move(of_container));
-    give_up_capabilities();
+    RunningContainer container = start_container(parts, std::move(of_container));
+    // Nothing of the guest's was heard yet.
+    seclude(parts.user, parts.group);
+    sys::die_with_parent(parts.keeper.get());
+    parts.keeper.reset();
     container.meet_agent();
     EnclosureBridge bridge(container, parts.start.agent_socket.get(), leases);
     bridge.await_ready();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct EnclosureParts {
   std::vector<std::string> command;
   // In the caller's mount namespace.
   const RootTemplate* root = nullptr;
+  // Nobody else's; whom it becomes.
+  std::uint32_t user = 0;
+  std::uint32_t group = 0;
   // To the keeper: an `AgentReport` goes there, once.
   sys::UniqueFd status;
   sys::UniqueFd keeper;
@@ -28,8 +32,9 @@ struct EnclosureParts {
 // ends, when the guest breaks a rule of the stream, or with the keeper.
 //
 // Called in a process that was cloned with pid, mount and IPC namespaces of its own; never returns.
-// What the runtime keeps of its container lies in that mount namespace, and is gone with it. Takes
-// every byte of the guest's as hostile, and has no capability any more when the first can come.
+// What the runtime keeps of its container lies in another mount namespace, and is gone with that.
+// Takes every byte of the guest's as hostile, and is secluded (seclusion.h) before the first can
+// come. The runtime itself is not: it keeps the rights that it was started with.
 [[noreturn]] void run_enclosure(EnclosureParts parts) noexcept;
 
 }  // namespace casemate::guest

@@ -2,6 +2,7 @@
 #include <linux/sched.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -49,9 +50,15 @@ class EnclosureStarter final : public Starter {
 
   void start(StartPlan plan, KeptSandbox& sandbox) override {
     auto [ours, enclosures] = sys::socket_pair(sys::SocketType::seqpacket);
+    const SandboxIds ids = identity_->pick();
+    if (!ids.first_user || !ids.first_group) {
+      sys::throw_error(EPERM, "keeping a kernel of its own without a user id that is not used");
+    }
     EnclosureParts parts{.start = std::move(plan),
                          .command = command_,
                          .root = &*template_,
+                         .user = *ids.first_user,
+                         .group = *ids.first_group,
                          .status = std::move(enclosures),
                          .keeper = UniqueFd(fcntl(self_.get(), F_DUPFD_CLOEXEC, 0))};
     const pid_t pid = sys::clone_process(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC);

@@ -1,30 +1,38 @@
 // What a runtime with a kernel of its own makes different: gVisor's runsc.
 
+#include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <pwd.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
 #include <sstream>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "casemate/backends/oci/oci_backend.h"
 #include "casemate/backends/oci/runtime.h"
 #include "casemate/core/errors.h"
 #include "casemate/kinds/codeact/run.h"
+#include "casemate/sys/socket.h"
+#include "casemate/sys/unique_fd.h"
 #include "tests/linux/linux_test.h"
 #include "tests/support/expect_refusal.h"
 #include "tests/support/scratch.h"
@@ -273,6 +281,115 @@ TEST_F(RunscKeeping, NothingOfAnImageIsToBeHadThroughIt) {
     }
   }
   EXPECT_TRUE(kept);
+}
+
+// What is started while it lives has so many descriptors; so has this process.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(rlim_t count) {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit few{.rlim_cur = count, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+// What the process has used of processors, in ticks of 10 ms.
+unsigned long ticks_of(pid_t pid) {
+  const std::string stat = text_of("/proc/" + std::to_string(pid) + "/stat");
+  std::istringstream fields(stat.substr(stat.rfind(')') + 1));
+  std::string passed_over;
+  for (int field = 3; field < 14; ++field) fields >> passed_over;
+  unsigned long user = 0;
+  unsigned long system = 0;
+  fields >> user >> system;
+  return user + system;
+}
+
+// Talks to one program that waits as long as it is told.
+class Waiter {
+ public:
+  explicit Waiter(Call& call) {
+    ExecRequest request = shell("while read -r line; do sleep $line; echo; done");
+    request.stdin_mode = StdinMode::piped;
+    request.on_output = [this](OutputStream, std::span<const char>) {
+      const std::lock_guard lock(mutex_);
+      ++answers_;
+      answered_.notify_one();
+    };
+    process_ = call.start(request, {});
+    // Hears what it says.
+    thread_ = std::jthread([this] {
+      CallControl patience;
+      patience.deadline = std::chrono::steady_clock::now() + 60s;
+      try {
+        status_ = process_->wait(patience).exit_code;
+      } catch (const SandboxError&) {
+      }
+    });
+  }
+  bool waits(const std::string& seconds) {
+    std::unique_lock lock(mutex_);
+    const int before = answers_;
+    lock.unlock();
+    process_->write_stdin(seconds + "\n", {});
+    lock.lock();
+    return answered_.wait_for(lock, 20s, [&] { return answers_ > before; });
+  }
+  void end() {
+    process_->close_stdin();
+    thread_.join();
+    EXPECT_EQ(status_, 0);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable answered_;
+  int answers_ = 0;
+  std::unique_ptr<Process> process_;
+  std::optional<int> status_;
+  std::jthread thread_;
+};
+
+TEST_F(Runsc, WithoutADescriptorLeftProgramsAreServedAndNobodySpins) {
+  constexpr rlim_t kDescriptors = 64;
+  std::shared_ptr<Sandbox> sandbox;
+  {
+    const FewDescriptors few(kDescriptors);
+    sandbox = acquire();
+  }
+  const auto call = sandbox->open_call({}, {});
+  Waiter waiter(*call);
+  ASSERT_TRUE(waiter.waits("0"));
+  const pid_t pid = enclosure();
+  {
+    const auto directory = *fs::directory_iterator(state() / "sandboxes");
+    const sys::UniqueFd opened(open(directory.path().c_str(), O_PATH | O_CLOEXEC));
+    const std::string socket = "/proc/self/fd/" + std::to_string(opened.get()) + "/agent.sock";
+    std::vector<sys::UniqueFd> connections;
+    while (connections.size() < kDescriptors) {
+      connections.push_back(sys::connect_to_address(socket));
+    }
+    const auto one_is_left = [&] {
+      const std::string descriptors = "/proc/" + std::to_string(pid) + "/fd/";
+      for (rlim_t number = 0; number < kDescriptors; ++number) {
+        if (!fs::is_symlink(descriptors + std::to_string(number))) return true;
+      }
+      return false;
+    };
+    for (int i = 0; i < 200 && one_is_left(); ++i) ASSERT_TRUE(waiter.waits("0"));
+    ASSERT_FALSE(one_is_left());
+    const unsigned long before = ticks_of(pid);
+    ASSERT_TRUE(waiter.waits("1"));
+    EXPECT_LT(ticks_of(pid) - before, 20U) << "of a hundred";
+  }
+  waiter.end();
+  EXPECT_EQ(output(*sandbox, shell("echo alive")), "alive\n");
 }
 
 TEST_F(Runsc, WhatTakesTooMuchMemoryEndsAndNobodyElseIsHurt) {

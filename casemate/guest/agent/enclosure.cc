@@ -28,6 +28,7 @@
 #include "casemate/guest/agent/enclosure_config.h"
 #include "casemate/guest/agent/image_root.h"
 #include "casemate/guest/agent/leases.h"
+#include "casemate/guest/agent/patient_listener.h"
 #include "casemate/guest/agent/seclusion.h"
 #include "casemate/guest/stream/host_bridge.h"
 #include "casemate/sys/error.h"
@@ -248,7 +249,8 @@ class EnclosureBridge final : public HostBridge {
   void run(const std::function<void()>& listening) {
     leases_.start_listening();
     sys::start_listening(agent_socket_);
-    await(agent_socket_, Subject::agent_socket);
+    listener_.emplace(agent_socket_, events_.get(),
+                      static_cast<std::uint64_t>(Subject::agent_socket));
     await(leases_.fd(), Subject::leases);
     listening();
     while (!over_ && turn()) {
@@ -267,23 +269,19 @@ class EnclosureBridge final : public HostBridge {
     }
   }
 
-  // Until there is nothing: it is told once for each time that something came.
+  // What is ready once: what still is comes in the next turn, with what the stream has.
   void woken() override {
     std::array<epoll_event, 4> ready{};
-    while (!over_) {
-      const int count = epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) return;
-      for (int i = 0; i < count; ++i) {
-        handle(static_cast<Subject>(ready[static_cast<std::size_t>(i)].data.u64));
-      }
+    const int count = epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
+    for (int i = 0; i < count; ++i) {
+      handle(static_cast<Subject>(ready[static_cast<std::size_t>(i)].data.u64));
     }
   }
 
   void handle(Subject subject) {
     switch (subject) {
       case Subject::agent_socket: {
-        UniqueFd connection(accept4(agent_socket_, nullptr, nullptr, SOCK_CLOEXEC));
+        UniqueFd connection = listener_->accept();
         if (connection) add_control(std::move(connection));
         break;
       }
@@ -305,6 +303,7 @@ class EnclosureBridge final : public HostBridge {
   int agent_socket_;
   Leases& leases_;
   UniqueFd events_;
+  std::optional<PatientListener> listener_;
   bool ready_ = false;
   bool over_ = false;
 };

@@ -41,7 +41,7 @@ Leases::Leases(UniqueFd socket, UniqueFd first, std::uint64_t keep_idle_ms)
       next_(kFirstLease) {
   if (!events_) sys::throw_errno("making an epoll set");
   if (!timer_) sys::throw_errno("making a timer");
-  await(socket_.get(), kSocketEvent);
+  listener_.emplace(socket_.get(), events_.get(), kSocketEvent);
   await(timer_.get(), kTimerEvent);
   if (fcntl(first.get(), F_SETFL, fcntl(first.get(), F_GETFL) | O_NONBLOCK) < 0) {
     sys::throw_errno("taking the first lease");
@@ -85,7 +85,7 @@ void Leases::handle() {
 }
 
 void Leases::accept_one() {
-  UniqueFd connection(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  UniqueFd connection = listener_->accept();
   if (!connection || leases_.size() >= kMaxLeases) return;
   take({.connection = std::move(connection), .keep_idle_ms = kNoWish});
 }

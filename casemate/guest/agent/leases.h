@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 
+#include "casemate/guest/agent/patient_listener.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::guest {
@@ -50,6 +52,7 @@ class Leases {
   sys::UniqueFd socket_;
   sys::UniqueFd events_;
   sys::UniqueFd timer_;
+  std::optional<PatientListener> listener_;
   std::map<std::uint64_t, Lease> leases_;
   std::uint64_t next_;
   // What the lease that closed last wished.

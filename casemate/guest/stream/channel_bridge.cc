@@ -71,7 +71,7 @@ void ChannelBridge::watch(int fd, std::uint64_t id, std::uint32_t events, bool a
   }
 }
 
-void ChannelBridge::wake_by(int event) { watch(event, kWake, EPOLLIN | EPOLLET); }
+void ChannelBridge::wake_by(int event) { watch(event, kWake, EPOLLIN); }
 
 bool ChannelBridge::turn() {
   fill();

@@ -72,7 +72,7 @@ class ChannelBridge : private StreamEvents {
   // What a subclass makes of the other side's acts, within `turn`.
   virtual void ready() {}
   virtual void opened(ChannelId channel, ChannelKind kind, ChannelId related) = 0;
-  // The descriptor of `wake_by` became readable.
+  // The descriptor of `wake_by` is readable; told in each turn for as long as it is.
   virtual void woken() {}
   // Has one piece of what came to the socket sent, at most `multiplexer().room(channel)` bytes. The
   // default sends bytes as they are. True when there may be more.

@@ -1,11 +1,13 @@
 #include "casemate/guest/stream/multiplexed_stream.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -20,6 +22,7 @@
 #include "casemate/guest/frame.h"
 #include "casemate/guest/stream/host_bridge.h"
 #include "casemate/sys/deadline.h"
+#include "casemate/sys/error.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/signals.h"
 #include "casemate/sys/socket.h"
@@ -137,6 +140,11 @@ class MultiplexedStream::Loop : public HostBridge {
   }
 
   void woken() override {
+    // Before the look at what it is raised for.
+    std::uint64_t times = 0;
+    if (read(wake_.get(), &times, sizeof times) < 0 && errno != EAGAIN && errno != EINTR) {
+      sys::throw_errno("hearing of new connections");
+    }
     std::vector<sys::UniqueFd> connections;
     {
       const std::lock_guard lock(mutex_);

@@ -34,8 +34,8 @@ class PackedTest : public testing::Test {
     fs::permissions(scratch_ / "mksquashfs", fs::perms::owner_all);
   }
   PackedImages packed() const {
-    return PackedImages(
-        {.directory = scratch_.string(), .mksquashfs = (scratch_ / "mksquashfs").string()});
+    return PackedImages({.directory = (scratch_ / "store").string(),
+                         .mksquashfs = (scratch_ / "mksquashfs").string()});
   }
   HeldImage image(std::string identity = "dir:x") const {
     HeldImage held;
@@ -53,7 +53,7 @@ class PackedTest : public testing::Test {
   }
   std::size_t files() const {
     std::size_t count = 0;
-    for (fs::directory_iterator each(scratch_ / "packed"), end; each != end; ++each) ++count;
+    for (fs::directory_iterator each(scratch_ / "store/packed"), end; each != end; ++each) ++count;
     return count;
   }
 
@@ -68,7 +68,7 @@ TEST_F(PackedTest, AnImageIsPackedOnceAndReadableForEverybody) {
   struct stat status{};
   ASSERT_EQ(stat(first.path.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, 0444U);
-  ASSERT_EQ(stat((scratch_ / "packed").c_str(), &status), 0);
+  ASSERT_EQ(stat((scratch_ / "store/packed").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, 0700U);
 }
 
@@ -118,6 +118,21 @@ TEST_F(PackedTest, ACallThatIsCancelledOrLateEndsTheProgram) {
   cancelled.stop = source.get_token();
   expect_refusal<SandboxCancelled>([&] { packed().hold(image(), cancelled); }, "packed");
   EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(PackedTest, WhatIsPackedLiesInThisUsersOwnDirectoryAlone) {
+  packed().hold(image(), {});
+  struct stat status{};
+  for (const char* part : {"store", "store/packed"}) {
+    ASSERT_EQ(stat((scratch_ / part).c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 07777, 0700U) << part;
+  }
+  fs::permissions(scratch_ / "store", fs::perms(0755));
+  EXPECT_THROW(packed().hold(image(), {}), SandboxUnavailable);
+  fs::permissions(scratch_ / "store", fs::perms(0700));
+  fs::rename(scratch_ / "store/packed", scratch_ / "elsewhere");
+  fs::create_directory_symlink(scratch_ / "elsewhere", scratch_ / "store/packed");
+  EXPECT_THROW(packed().hold(image(), {}), SandboxUnavailable);
 }
 
 }  // namespace

@@ -149,11 +149,7 @@ TEST_F(LinuxLifecycle, ADisposalCountsNoSandboxWhoseEndIsNotSeen) {
                     .log = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
   const auto own = watched->acquire(key(), spec(), {});
   const int agent = own->first_process().value();
-  std::ifstream status("/proc/" + std::to_string(agent) + "/status");
-  pid_t keeper = -1;
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("PPid:")) keeper = std::stoi(line.substr(5));
-  }
+  const pid_t keeper = keeper_of(agent);
   ASSERT_GT(keeper, 1);
   ASSERT_EQ(kill(keeper, SIGSTOP), 0);
   // Nobody can find the agent any more, and the keeper that has it says nothing.

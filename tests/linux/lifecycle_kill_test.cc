@@ -200,11 +200,7 @@ TEST_F(LinuxLifecycle, AKilledAgentIsReplacedAtTheNextAcquire) {
 TEST_F(LinuxLifecycle, AKilledKeeperTakesItsSandboxesWithItAndTheNextAcquireStartsAnother) {
   const auto first = acquire(key(), spec());
   const pid_t agent = agent_of(sandbox_directories().at(0));
-  std::ifstream status("/proc/" + std::to_string(agent) + "/status");
-  pid_t keeper = -1;
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("PPid:")) keeper = std::stoi(line.substr(5));
-  }
+  const pid_t keeper = keeper_of(agent);
   ASSERT_GT(keeper, 1);
   ASSERT_EQ(kill(keeper, SIGKILL), 0);
   EXPECT_TRUE(wait_until_gone(keeper));

@@ -54,6 +54,10 @@ bool wait_until_empty(const std::filesystem::path& directory);
 // Waits until the process has ended, at most 20 s; true when it has.
 bool wait_until_gone(pid_t pid);
 
+// The keeper that an agent comes from, also while a runtime that has not ended yet is between them;
+// -1 if there is none.
+pid_t keeper_of(pid_t agent);
+
 // The agent of a sandbox, found by its lease socket; -1 when nobody listens.
 pid_t agent_of(const std::filesystem::path& sandbox_directory);
 

@@ -252,12 +252,8 @@ TEST_P(Oci, WhereverAHostIsKilledNothingStays) {
 TEST_P(Oci, AKilledKeeperTakesItsContainersWithIt) {
   const auto first = backend().acquire(key(), spec(), {});
   const pid_t container = agent();
-  // The runtime may be between them yet.
-  pid_t keeper = container;
-  do {
-    keeper = std::stoi(status_of(keeper, "PPid"));
-    ASSERT_GT(keeper, 1);
-  } while (status_of(keeper, "Name") != "casemate-keeper");
+  const pid_t keeper = linux_tests::keeper_of(container);
+  ASSERT_GT(keeper, 1);
   ASSERT_EQ(kill(keeper, SIGKILL), 0);
   EXPECT_TRUE(linux_tests::wait_until_gone(container));
   const auto second = backend().acquire(key(), spec(), {});

@@ -36,8 +36,8 @@ struct PackedImage {
 // Owners are all root's, modes stay; devices and extended attributes are left out.
 //
 // Several processes may share a directory, and any may be killed at any instruction: a file appears
-// when it is whole. Nothing is removed here but what a killed process left half made: an old file
-// is found out of use by its time of last access and may be deleted by anybody. Thread-safe.
+// when it is whole. Nothing is removed here, neither old files nor what a killed process left half
+// made (new.*): both may be deleted when no machine runs. Thread-safe.
 class PackedImages {
  public:
   explicit PackedImages(PackedImagesOptions options);

@@ -431,6 +431,7 @@ TEST_F(PooledSnapshots, AreTakenBesideProgramsThatWait) {
   const auto sandbox = pooled_sandbox();
   sandbox->exec(shell("echo kept > /workspace/file"), {});
   wait_until_warm();
+  await_ticks(ticks_of_a_held_program);
   const auto twin = pooled().fork(key(), key("twin"), spec(), {});
   EXPECT_EQ(twin->exec(shell("cat /workspace/file; cd /workspace; ls -d */ | wc -l"), {}).stdout,
             "kept\n1\n")

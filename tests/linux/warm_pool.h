@@ -3,11 +3,13 @@
 // A backend with a warm pool of one sandbox and one held interpreter, beside one without.
 
 #include <gtest/gtest.h>
+#include <sys/times.h>
 
 #include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,13 @@
 #include "tests/linux/linux_test.h"
 
 namespace casemate::linux_tests {
+
+// Until the clock in which /proc tells when a process began has gone on by so many of its ticks,
+// which are of 10 ms: whatever waits now has waited for so long then.
+inline void await_ticks(clock_t ticks) {
+  const clock_t until = times(nullptr) + ticks;
+  while (times(nullptr) < until) std::this_thread::yield();
+}
 
 class WarmPoolTest : public LinuxTest {
  protected:
@@ -87,6 +96,8 @@ class WarmPoolTest : public LinuxTest {
     return without_call_id(std::move(text), call->id());
   }
   // Whether the program had been started before its file was there: the pool's share of the run.
+  // What waits is known by its age, which has to have grown by so much before this is asked.
+  static constexpr clock_t ticks_of_a_held_program = 7;
   static bool was_held(Sandbox& sandbox, std::string_view code_before = "") {
     const ExecResult result = run_program(
         sandbox, std::string(code_before) +

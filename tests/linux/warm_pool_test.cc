@@ -3,25 +3,16 @@
 #include "tests/linux/warm_pool.h"
 
 #include <gtest/gtest.h>
-#include <sys/times.h>
 
 #include <chrono>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "tests/support/expect_refusal.h"
 
 namespace casemate::linux_tests {
 namespace {
-
-// Until the clock in which /proc tells when a process began has gone on by so many of its ticks,
-// which are of 10 ms: whatever waits now has waited for so long then.
-void await_ticks(clock_t ticks) {
-  const clock_t until = times(nullptr) + ticks;
-  while (times(nullptr) < until) std::this_thread::yield();
-}
 
 TEST_F(WarmPoolTest, AReadySandboxBecomesTheOneOfWhoeverComesFirst) {
   pooled().acquire(key("first"), spec(), {});
@@ -67,8 +58,7 @@ TEST_F(WarmPoolTest, ItsEndEndsWhatNobodyTook) {
 TEST_F(WarmPoolTest, AnInterpreterThatWaitedIsToItsProgramLikeAFreshOne) {
   const auto held = pooled_sandbox();
   const auto fresh = backend().acquire(key("fresh"), spec(), {});
-  // What `was_held` allows for.
-  await_ticks(7);
+  await_ticks(ticks_of_a_held_program);
   ASSERT_TRUE(was_held(*held));
   ASSERT_FALSE(was_held(*fresh));
   for (const std::string_view code : {

@@ -181,8 +181,8 @@ bool AgentCall::still_holds() {
   return sys::poll_until(entries, sys::SteadyTime::clock::now()) == 0;
 }
 
-void AgentCall::take_into_use() {
-  if (accounting_) accounting_->take_into_use();
+void AgentCall::take_into_use(const CallControl& control) {
+  if (accounting_) accounting_->take_into_use(control);
 }
 
 void AgentCall::hold(const ExpectedProgram& program, const std::vector<std::string>& imports,
@@ -333,11 +333,11 @@ std::unique_ptr<Call> AgentSandbox::open_call(const CallProfile& profile,
     throw SandboxCancelled("the call was cancelled by its caller");
   }
   if (parts_->held && profile.expects && profile.id.empty() && profile.host_tool_socket < 0) {
-    if (std::unique_ptr<Call> call = parts_->held(*profile.expects)) return call;
+    if (std::unique_ptr<Call> call = parts_->held(*profile.expects, control)) return call;
   }
   sys::UniqueFd stream = parts_->connect(control);
   std::shared_ptr<CallAccounting> accounting;
-  if (parts_->account) accounting = parts_->account(id);
+  if (parts_->account) accounting = parts_->account(id, control);
   try {
     return std::make_unique<AgentCall>(named, std::move(stream), parts_, accounting, control);
   } catch (...) {

@@ -59,7 +59,7 @@ class AgentCall : public Call {
   void unpack(const std::function<std::string()>& next, const CallControl& control);
 
   // Somebody uses the call from now on. Throws as `CallAccounting::take_into_use`.
-  void take_into_use();
+  void take_into_use(const CallControl& control);
 
   void write_file(std::string_view path, std::span<const char> content,
                   std::string_view working_directory, const CallControl& control) override;

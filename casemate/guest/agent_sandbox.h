@@ -80,8 +80,8 @@ class CallAccounting {
   virtual void finish(const CallCounters& /*before*/, ExecResult& /*result*/) noexcept {}
 
   // Somebody uses the call, which was open before that. May throw `SandboxUnavailable`,
-  // `SandboxBusy`.
-  virtual void take_into_use() {}
+  // `SandboxBusy`, `SandboxTimeout`, `SandboxCancelled`.
+  virtual void take_into_use(const CallControl& /*control*/) {}
 
   // The call is over and, when `known`, nothing of it exists any more.
   virtual void closed(bool /*known*/) noexcept {}
@@ -95,13 +95,13 @@ struct AgentSandboxParts {
   // sandbox is dead, `SandboxTimeout`, `SandboxCancelled`. Called from several threads.
   std::function<sys::UniqueFd(const CallControl&)> connect;
   // Makes the accounting of a call by its id; empty, or returning nothing: there is none. May
-  // throw `SandboxUnavailable`, `SandboxBusy`.
-  std::function<std::shared_ptr<CallAccounting>(std::string_view id)> account;
+  // throw `SandboxUnavailable`, `SandboxBusy`, `SandboxTimeout`, `SandboxCancelled`.
+  std::function<std::shared_ptr<CallAccounting>(std::string_view id, const CallControl&)> account;
   // Variables of the image by name, for every program; a request's own win.
   std::map<std::string, std::string> environment;
   // An open call in which that program waits for its file (`AgentCall::hold`), or null. Empty:
   // there never is one.
-  std::function<std::unique_ptr<Call>(const ExpectedProgram&)> held;
+  std::function<std::unique_ptr<Call>(const ExpectedProgram&, const CallControl&)> held;
   // Of a sandbox in `allowlist`: makes the way out of a call by its id. Empty: calls have none. May
   // throw `std::system_error`.
   std::function<std::unique_ptr<CallEgress>(std::string_view id)> egress;

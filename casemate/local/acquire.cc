@@ -176,13 +176,13 @@ guest::AgentSandboxParts LocalSandboxes::parts_of(const std::shared_ptr<const He
   parts.account = [held, use, own_processes,
                    layout = record.enclosed ? ControlGroupLayout{}
                                             : held_part(record.groups, record.ungrouped)](
-                      std::string_view call) {
+                      std::string_view call, const CallControl& control) {
     return std::make_shared<LocalCallAccounting>(
         layout, held->record.id, std::string(call),
         CallBounds{.pids = held->record.pids + own_processes,
                    .cpu_seconds = held->record.cpu_seconds,
                    .cpu_millis = held->record.cpu_millis},
-        std::shared_ptr<const UniqueFd>(held, &held->directory), use);
+        std::shared_ptr<const UniqueFd>(held, &held->directory), use, control);
   };
   parts.environment = record.environment;
   // Who listens for one with a kernel of its own is no process of the sandbox.
@@ -215,12 +215,13 @@ std::shared_ptr<Sandbox> LocalSandboxes::hand_out(const std::shared_ptr<const He
   if (stock_) {
     if (is_pooled(held->record.fingerprint)) stock_->tend(held);
     // Asked again at each call: the pool may have learned since what it is for.
-    parts.held = [backend = weak_from_this(),
-                  held](const ExpectedProgram& program) -> std::unique_ptr<Call> {
+    parts.held = [backend = weak_from_this(), held](
+                     const ExpectedProgram& program,
+                     const CallControl& control) -> std::unique_ptr<Call> {
       const auto alive = backend.lock();
       if (!alive || !alive->is_pooled(held->record.fingerprint)) return nullptr;
       alive->stock_->tend(held);
-      return alive->stock_->take_program(held->record.id, program);
+      return alive->stock_->take_program(held->record.id, program, control);
     };
   }
   return std::make_shared<guest::AgentSandbox>(std::move(parts));

@@ -27,13 +27,16 @@ constexpr std::chrono::milliseconds kBusyPatience{500};
 
 // Held, shared, while a call is open. A replacement takes it alone, for the moment of ending the
 // sandbox, and a snapshot while it is taken.
-FileLock take_busy_lock(int directory) {
-  CallControl patience;
-  patience.deadline = std::chrono::steady_clock::now() + kBusyPatience;
+FileLock take_busy_lock(int directory, const CallControl& control) {
+  const auto until = std::chrono::steady_clock::now() + kBusyPatience;
+  const bool is_hurried = control.deadline && *control.deadline < until;
+  CallControl patience = control;
+  if (!is_hurried) patience.deadline = until;
   try {
     return FileLock::wait(directory, guest::kBusyLockName, FileLock::Kind::shared, patience,
-                          "the sandbox");
+                          "a snapshot or a replacement of the sandbox to be over");
   } catch (const SandboxTimeout&) {
+    if (is_hurried) throw;
     throw SandboxBusy("a snapshot of the sandbox is taken at this moment, or another replaces it",
                       "try again when that is over");
   } catch (const std::system_error&) {
@@ -46,7 +49,8 @@ FileLock take_busy_lock(int directory) {
 
 LocalCallAccounting::LocalCallAccounting(ControlGroupLayout layout, std::string id,
                                          std::string call, const CallBounds& bounds,
-                                         std::shared_ptr<const sys::UniqueFd> directory, Use use)
+                                         std::shared_ptr<const sys::UniqueFd> directory, Use use,
+                                         const CallControl& control)
     : layout_(std::move(layout)),
       id_(std::move(id)),
       // Not the id alone: groups are made before the sandbox can refuse an id that is open, and
@@ -56,7 +60,7 @@ LocalCallAccounting::LocalCallAccounting(ControlGroupLayout layout, std::string 
       bounds_(bounds),
       owner_(getpid()) {
   untouched_ = use == Use::now;
-  if (use == Use::now) take_into_use();
+  if (use == Use::now) take_into_use(control);
   const auto failed = carry_out(call_steps(layout_, id_, call_, bounds_.pids));
   if (!failed.empty()) {
     for (const std::string& group : call_directories(layout_, id_, call_)) {
@@ -87,7 +91,9 @@ LocalCallAccounting::~LocalCallAccounting() {
   }
 }
 
-void LocalCallAccounting::take_into_use() { busy_.emplace(take_busy_lock(directory_->get())); }
+void LocalCallAccounting::take_into_use(const CallControl& control) {
+  busy_.emplace(take_busy_lock(directory_->get(), control));
+}
 
 // A program that stays has a mark of its own.
 void LocalCallAccounting::closed(bool known) noexcept {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "casemate/core/control.h"
 #include "casemate/guest/agent_sandbox.h"
 #include "casemate/local/control_groups.h"
 #include "casemate/local/state_directory.h"
@@ -34,10 +35,11 @@ class LocalCallAccounting final : public guest::CallAccounting {
 
   // Makes the groups. `directory` is the sandbox's own. Throws `SandboxUnavailable` when the
   // sandbox is over, or when a group that was to be had cannot be; `SandboxBusy`, after half a
-  // second, while a snapshot of it is taken or another replaces it.
+  // second, while a snapshot of it is taken or another replaces it; `SandboxTimeout` and
+  // `SandboxCancelled`, where `control` says so before.
   LocalCallAccounting(ControlGroupLayout layout, std::string id, std::string call,
                       const CallBounds& bounds, std::shared_ptr<const sys::UniqueFd> directory,
-                      Use use = Use::now);
+                      Use use, const CallControl& control);
   ~LocalCallAccounting() override;
   LocalCallAccounting(const LocalCallAccounting&) = delete;
   LocalCallAccounting& operator=(const LocalCallAccounting&) = delete;
@@ -45,7 +47,7 @@ class LocalCallAccounting final : public guest::CallAccounting {
   std::vector<int> groups() const override;
   std::optional<guest::CpuBudget> cpu_budget() const override;
   sys::UniqueFd mark_busy() override;
-  void take_into_use() override;
+  void take_into_use(const CallControl& control) override;
   void closed(bool known) noexcept override;
   guest::CallCounters snapshot() noexcept override;
   void finish(const guest::CallCounters& before, ExecResult& result) noexcept override;

@@ -35,10 +35,10 @@ void copy_text(char (&to)[Bytes], const std::string& from) {
 
 }  // namespace
 
-HeldSandbox LocalSandboxes::create(
-    const SandboxKey& key, const SandboxSpec& spec, const ImageChoice& image,
-    const std::string& digest, const CallControl& control,
-    const std::function<void(const HeldSandbox&)>& before_others_see) {
+HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spec,
+                                   const ImageChoice& image, const std::string& digest,
+                                   const CallControl& control,
+                                   const std::function<void(const HeldSandbox&)>& publish) {
   const std::shared_ptr<const StateDirectory> kept = state();
   const StateDirectory& found = *kept;
   Record record{.id = new_sandbox_id(),
@@ -104,10 +104,10 @@ HeldSandbox LocalSandboxes::create(
                      .lease = std::move(lease),
                      .keep_idle = KeepIdle(spec.keep_idle),
                      .number = number};
-    if (before_others_see) before_others_see(made);
-    if (renameat2(found.fresh(), record.id.c_str(), found.sandboxes(), digest.c_str(),
-                  RENAME_NOREPLACE) < 0) {
-      sys::throw_errno("publishing the sandbox");
+    if (publish) {
+      publish(made);
+    } else {
+      this->publish(made, digest);
     }
     return made;
   } catch (const std::system_error& error) {
@@ -117,6 +117,14 @@ HeldSandbox LocalSandboxes::create(
   } catch (...) {
     leave_nothing();
     throw;
+  }
+}
+
+void LocalSandboxes::publish(const HeldSandbox& made, const std::string& digest) {
+  const std::shared_ptr<const StateDirectory> found = state();
+  if (renameat2(found->fresh(), made.record.id.c_str(), found->sandboxes(), digest.c_str(),
+                RENAME_NOREPLACE) < 0) {
+    sys::throw_errno("publishing the sandbox");
   }
 }
 

@@ -79,17 +79,23 @@ const ControlGroupLayout& LocalSandboxes::groups_of(const Record& record) const 
 
 // Under the key's lock. Returns whether it lived and is known to have ended.
 bool LocalSandboxes::discard(const std::string& digest, const std::string& id) {
+  return discard_from(state()->sandboxes(), digest, digest, id);
+}
+
+// The same of one that is `name` in that directory of the state now, and was had under `digest`.
+bool LocalSandboxes::discard_from(int parent, const std::string& name, const std::string& digest,
+                                  const std::string& id) {
   const std::shared_ptr<const StateDirectory> kept = state();
   const StateDirectory& found = *kept;
   // Until the end: given back before, the last lease would end the sandbox by itself, and it would
   // not count as ended here.
   const std::shared_ptr<const HeldSandbox> held = held_.take(digest, id);
   if (stock_) stock_->forget(id);
-  if (renameat(found.sandboxes(), digest.c_str(), found.trash(), id.c_str()) < 0) {
+  if (renameat(parent, name.c_str(), found.trash(), id.c_str()) < 0) {
     if (errno == ENOENT) return false;
     // A directory that an earlier discard left under this id: it goes under another name.
     const std::string other = new_sandbox_id();
-    if (renameat(found.sandboxes(), digest.c_str(), found.trash(), other.c_str()) < 0) {
+    if (renameat(parent, name.c_str(), found.trash(), other.c_str()) < 0) {
       sys::throw_errno("discarding a sandbox");
     }
     return end(found.trash(), other);
@@ -125,31 +131,33 @@ bool LocalSandboxes::end(int parent, const std::string& name) {
   return lived;
 }
 
-// Each in its own: what cannot be ended, the agent of another pid namespace for one, is there every
-// time, and keeps nobody from removing the rest.
+// Each sandbox in its own: what cannot be ended, the agent of another pid namespace for one, is
+// there every time, and keeps nobody from removing the rest.
+void LocalSandboxes::attempt(const std::function<void()>& act) noexcept {
+  try {
+    act();
+  } catch (const std::exception& error) {
+    log(LogLevel::warning, fmt::format("sweeping: {}", error.what()));
+  }
+}
+
 void LocalSandboxes::sweep(bool everything) noexcept {
-  const auto attempt = [&](const std::function<void(const StateDirectory&)>& act) {
-    try {
-      act(*state());
-    } catch (const std::exception& error) {
-      log(LogLevel::warning, fmt::format("sweeping: {}", error.what()));
-    }
-  };
-  attempt([](const StateDirectory& found) { sweep_snapshots(found.snapshots()); });
-  attempt([&](const StateDirectory& found) {
-    for (const std::string& name : sys::list_directory_at(found.trash(), ".")) {
-      end(found.trash(), name);
+  attempt([&] { sweep_snapshots(state()->snapshots()); });
+  attempt([&] {
+    const std::shared_ptr<const StateDirectory> found = state();
+    for (const std::string& name : sys::list_directory_at(found->trash(), ".")) {
+      attempt([&] { end(found->trash(), name); });
     }
   });
-  attempt([&](const StateDirectory&) { sweep_new(); });
+  attempt([&] { sweep_new(); });
   // Looking at each live one costs a connection; an acquire does so once a process.
   {
     const std::lock_guard lock(mutex_);
     everything |= !std::exchange(swept_, true);
   }
   if (!everything) return;
-  attempt([&](const StateDirectory&) { sweep_sandboxes(); });
-  attempt([&](const StateDirectory&) { sweep_rest(); });
+  attempt([&] { sweep_sandboxes(); });
+  attempt([&] { sweep_rest(); });
 }
 
 void LocalSandboxes::sweep_new() {
@@ -160,7 +168,7 @@ void LocalSandboxes::sweep_new() {
   const auto lock = FileLock::attempt(found.locks(), kNewLock, FileLock::Kind::exclusive);
   if (!lock) return;
   for (const std::string& name : sys::list_directory_at(found.fresh(), ".")) {
-    end(found.fresh(), name);
+    attempt([&] { end(found.fresh(), name); });
   }
 }
 
@@ -168,14 +176,16 @@ void LocalSandboxes::sweep_sandboxes() {
   const std::shared_ptr<const StateDirectory> kept = state();
   const StateDirectory& found = *kept;
   for (const std::string& digest : sys::list_directory_at(found.sandboxes(), ".")) {
-    const UniqueFd directory = open_sandbox(found.sandboxes(), digest);
-    if (!directory || is_alive(directory.get())) continue;
-    const auto lock =
-        FileLock::attempt(found.locks(), lock_name(digest), FileLock::Kind::exclusive);
-    if (!lock) continue;
-    const UniqueFd current = open_sandbox(found.sandboxes(), digest);
-    if (!current || is_alive(current.get())) continue;
-    discard(digest, read_record(current.get(), digest).id);
+    attempt([&] {
+      const UniqueFd directory = open_sandbox(found.sandboxes(), digest);
+      if (!directory || is_alive(directory.get())) return;
+      const auto lock =
+          FileLock::attempt(found.locks(), lock_name(digest), FileLock::Kind::exclusive);
+      if (!lock) return;
+      const UniqueFd current = open_sandbox(found.sandboxes(), digest);
+      if (!current || is_alive(current.get())) return;
+      discard(digest, read_record(current.get(), digest).id);
+    });
   }
 }
 

@@ -39,6 +39,9 @@ struct WarmPool {
   std::vector<std::string> imports{};
 };
 
+// What a state directory holds of snapshots where nobody says.
+inline constexpr std::size_t kMaxSnapshots = 64;
+
 namespace local {
 
 // What every backend that makes its sandboxes on this machine is given.
@@ -53,6 +56,9 @@ struct LocalOptions {
   // How calls of sandboxes in `allowlist` are served by this process; the list, the log and the
   // call's name are filled in. Nothing of it counts for the sandbox itself.
   EgressOptions egress{};
+  // Snapshots that the state directory holds at a time, of all processes together. One more is
+  // refused (`SandboxUnavailable`).
+  std::size_t max_snapshots = kMaxSnapshots;
 };
 
 }  // namespace local

@@ -62,10 +62,12 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   // Whether anything can be found: nothing was ever made where there is no such directory, and to
   // look is no reason to make it. Only where it is surely not there.
   bool has_state() const noexcept;
-  // `before_others_see` may do something with it first, or refuse it by throwing.
+  // `publish` gives it its place, where nobody has it by default, and may do something with it
+  // first, or refuse it by throwing.
   HeldSandbox create(const SandboxKey& key, const SandboxSpec& spec, const ImageChoice& image,
                      const std::string& digest, const CallControl& control,
-                     const std::function<void(const HeldSandbox&)>& before_others_see = {});
+                     const std::function<void(const HeldSandbox&)>& publish = {});
+  void publish(const HeldSandbox& made, const std::string& digest);
   std::uint64_t ask_keeper(const Record& record, const SandboxSpec& spec, const ImageChoice& image,
                            std::vector<int> descriptors, const CallControl& control);
   std::shared_ptr<Sandbox> hold(const std::string& digest, HeldSandbox sandbox, bool reused);
@@ -99,8 +101,13 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   // Where its control groups are; by a record that does not say it, where they would be now.
   const ControlGroupLayout& groups_of(const Record& record) const;
   bool discard(const std::string& digest, const std::string& id);
+  bool discard_from(int parent, const std::string& name, const std::string& digest,
+                    const std::string& id);
+  void replace(const HeldSandbox& made, const std::string& digest, const CallControl& control,
+               const KeptSnapshot& snapshot, std::optional<FileLock>& lock);
   bool end(int parent, const std::string& name);
   void sweep(bool everything) noexcept;
+  void attempt(const std::function<void()>& act) noexcept;
   void sweep_new();
   void sweep_sandboxes();
   void sweep_rest();

@@ -96,8 +96,7 @@ std::optional<Header> read_header(const UniqueFd& file) {
 
 }  // namespace
 
-NewSnapshot::NewSnapshot(const UniqueFd& directory, const Record& source)
-    : directory_(directory.get()) {
+NewSnapshot::NewSnapshot(const UniqueFd& directory) : directory_(directory.get()) {
   for (int tries = 0; !lock_; ++tries) {
     if (tries == kTries) sys::throw_error(EAGAIN, "making a snapshot's file");
     id_ = random_hex(kIdBytes);
@@ -106,6 +105,16 @@ NewSnapshot::NewSnapshot(const UniqueFd& directory, const Record& source)
     if (!same) sys::throw_errno("duplicating a descriptor");
     auto lock = FileLock::attempt(std::move(same), FileLock::Kind::shared);
     if (lock && !is_gone(file_)) lock_.emplace(*std::move(lock));
+  }
+}
+
+NewSnapshot::NewSnapshot(const UniqueFd& directory, const Record& source, std::size_t most)
+    : NewSnapshot(directory) {
+  // Its own among them, so that two that are taken at a time never make one too many.
+  if (sys::list_directory_at(directory_, ".").size() > most) {
+    throw SandboxUnavailable(
+        fmt::format("there are {} snapshots, and the state directory holds no more", most),
+        "dispose those that are no longer needed, or raise the backend's option max_snapshots");
   }
   const std::string record = encode_record(source);
   if (record.size() > kMaxRecordBytes) sys::throw_error(EFBIG, "writing a snapshot's record");

@@ -5,6 +5,7 @@
 // it lets go of it; a file that nobody holds was left: it is over, and the next sweep removes it.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -29,8 +30,9 @@ constexpr std::uint64_t snapshot_reserve(std::uint64_t file_system_bytes) {
 // One that is being taken; gone again unless it was kept. For one thread.
 class NewSnapshot {
  public:
-  // Under a fresh id in that directory. Throws `std::system_error`.
-  NewSnapshot(const sys::UniqueFd& directory, const Record& source);
+  // Under a fresh id in that directory. Throws `SandboxUnavailable` where there are `most` already,
+  // of whomever, `std::system_error`.
+  NewSnapshot(const sys::UniqueFd& directory, const Record& source, std::size_t most);
   ~NewSnapshot();
   NewSnapshot(const NewSnapshot&) = delete;
   NewSnapshot& operator=(const NewSnapshot&) = delete;
@@ -45,6 +47,7 @@ class NewSnapshot {
   std::optional<FileLock> keep();
 
  private:
+  explicit NewSnapshot(const sys::UniqueFd& directory);
   int directory_;
   std::string id_;
   sys::UniqueFd file_;

@@ -47,7 +47,7 @@ class SnapshotStore : public testing::Test {
 
 TEST_F(SnapshotStore, OneThatNobodyHoldsIsOverThoughItsFileIsThere) {
   const auto at = place();
-  NewSnapshot taken(at->snapshots(), source());
+  NewSnapshot taken(at->snapshots(), source(), 1);
   taken.append("bytes");
   std::optional<FileLock> lock = taken.keep();
   ASSERT_TRUE(lock);
@@ -65,7 +65,7 @@ TEST_F(SnapshotStore, OneThatNobodyHoldsIsOverThoughItsFileIsThere) {
 
 TEST_F(SnapshotStore, TheyGoWithWhoTookThemAndNotWithItsForks) {
   const auto at = place();
-  NewSnapshot taken(at->snapshots(), source());
+  NewSnapshot taken(at->snapshots(), source(), 1);
   std::optional<FileLock> lock = taken.keep();
   ASSERT_TRUE(lock);
   auto mine = std::make_unique<TakenSnapshots>();
@@ -88,7 +88,7 @@ int fill_a_small_file_system(const std::string& path, const Record& source) {
     return 2;
   }
   const StateDirectory at(path);
-  NewSnapshot taken(at.snapshots(), source);
+  NewSnapshot taken(at.snapshots(), source, 1);
   const std::string piece(64 * 1024, 'x');
   try {
     while (true) taken.append(piece);

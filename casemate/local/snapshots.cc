@@ -2,6 +2,7 @@
 // another's (guest/agent/tree_archive.h), kept here as bytes (snapshot_store.h).
 
 #include <fmt/format.h>
+#include <stdio.h>
 
 #include <chrono>
 #include <exception>
@@ -20,6 +21,7 @@
 #include "casemate/local/local_sandboxes.h"
 #include "casemate/local/snapshot_store.h"
 #include "casemate/local/spec_check.h"
+#include "casemate/sys/error.h"
 
 namespace casemate::local {
 using sys::UniqueFd;
@@ -74,7 +76,7 @@ std::unique_ptr<guest::AgentCall> LocalSandboxes::open_own_call(
   CallProfile profile;
   profile.id = random_hex(6);
   UniqueFd stream = shared->connect(control);
-  auto accounting = shared->account(profile.id);
+  auto accounting = shared->account(profile.id, control);
   return std::make_unique<guest::AgentCall>(profile, std::move(stream), shared,
                                             std::move(accounting), control);
 }
@@ -105,7 +107,7 @@ LocalSandboxes::Taking LocalSandboxes::begin_taking(const std::string& digest,
         "close its calls and end what stays first");
   }
   // Whoever disposes the key from now on finds it, and what is taken is not kept then.
-  auto file = std::make_unique<NewSnapshot>(found->snapshots(), record);
+  auto file = std::make_unique<NewSnapshot>(found->snapshots(), record, options_.max_snapshots);
   return {
       .state = found, .held = std::move(held), .idle = *std::move(idle), .file = std::move(file)};
 }
@@ -169,34 +171,56 @@ std::shared_ptr<Sandbox> LocalSandboxes::restore(const SandboxKey& key, const Sa
   const std::string digest = identity_digest(key, spec.kind);
   // Had once the new one is whole: how long that takes is the guest's choice.
   std::optional<FileLock> lock;
-  const auto take_place = [&](const CallControl& bounded) {
-    lock.emplace(FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive,
-                                bounded, "the sandbox's lock"));
-    if (!snapshot->is_there()) {
-      throw NoSuchSnapshot("the snapshot was disposed while it was restored", "take another");
-    }
-    const UniqueFd replaced = open_sandbox(found.sandboxes(), digest);
-    if (!replaced) return;
-    const std::string replaced_id = read_record(replaced.get(), digest).id;
-    const auto idle =
-        FileLock::attempt(replaced.get(), guest::kBusyLockName, FileLock::Kind::exclusive);
-    if (!idle && is_alive(replaced.get())) {
-      throw SandboxBusy(fmt::format("the sandbox {} of kind {} runs a call, so nothing takes its "
-                                    "place",
-                                    replaced_id, escape_for_display(spec.kind)),
-                        "wait for the call to end, or restore under another key");
-    }
-    discard(digest, replaced_id);
-  };
   return within_patience(control, [&](const CallControl& bounded) {
     return hold(digest,
                 create(key, spec, image, digest, bounded,
                        [&](const HeldSandbox& made) {
                          fill(made, *snapshot, bounded);
-                         take_place(bounded);
+                         replace(made, digest, bounded, *snapshot, lock);
                        }),
                 /*reused=*/false);
   });
+}
+
+// Publishes `made` under the key's lock, which `lock` has then, and ends what was there: in this
+// order, so that whatever goes wrong leaves one of them.
+void LocalSandboxes::replace(const HeldSandbox& made, const std::string& digest,
+                             const CallControl& control, const KeptSnapshot& snapshot,
+                             std::optional<FileLock>& lock) {
+  const std::shared_ptr<const StateDirectory> kept = state();
+  const StateDirectory& found = *kept;
+  lock.emplace(FileLock::wait(found.locks(), lock_name(digest), FileLock::Kind::exclusive, control,
+                              "the sandbox's lock"));
+  if (!snapshot.is_there()) {
+    throw NoSuchSnapshot("the snapshot was disposed while it was restored", "take another");
+  }
+  if (!lease_holds(made.lease.get())) {
+    throw SandboxUnavailable("the sandbox ended right after it was restored");
+  }
+  const UniqueFd replaced = open_sandbox(found.sandboxes(), digest);
+  if (!replaced) return publish(made, digest);
+  const std::string replaced_id = read_record(replaced.get(), digest).id;
+  const auto idle =
+      FileLock::attempt(replaced.get(), guest::kBusyLockName, FileLock::Kind::exclusive);
+  if (!idle && is_alive(replaced.get())) {
+    throw SandboxBusy(
+        fmt::format("the sandbox {} of kind {} runs a call, so nothing takes its place",
+                    replaced_id, escape_for_display(made.record.kind)),
+        "wait for the call to end, or restore under another key");
+  }
+  const std::string& name = made.record.id;
+  if (renameat2(found.fresh(), name.c_str(), found.sandboxes(), digest.c_str(), RENAME_EXCHANGE) <
+      0) {
+    sys::throw_errno("publishing the sandbox");
+  }
+  try {
+    discard_from(found.fresh(), name, digest, replaced_id);
+  } catch (const std::exception& error) {
+    // It has lost its place; a sweep tries again.
+    log(LogLevel::error,
+        fmt::format("ending sandbox {}, which sandbox {} has taken the place of: {}", replaced_id,
+                    name, error.what()));
+  }
 }
 
 // Nobody else knows of it yet.

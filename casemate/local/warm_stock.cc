@@ -65,7 +65,8 @@ void WarmStock::tend(const std::shared_ptr<const HeldSandbox>& sandbox) {
   if (tended_.try_emplace(sandbox->record.id, Tended{sandbox, {}}).second) wish(Haste::no);
 }
 
-std::unique_ptr<Call> WarmStock::take_program(std::string_view id, const ExpectedProgram& program) {
+std::unique_ptr<Call> WarmStock::take_program(std::string_view id, const ExpectedProgram& program,
+                                              const CallControl& control) {
   // Ended, if at all, without the lock.
   Calls spoilt;
   std::unique_ptr<guest::AgentCall> call;
@@ -80,7 +81,7 @@ std::unique_ptr<Call> WarmStock::take_program(std::string_view id, const Expecte
     call = std::move(found->second.calls.front());
     found->second.calls.erase(found->second.calls.begin());
   }
-  call->take_into_use();
+  call->take_into_use(control);
   return call;
 }
 

@@ -53,7 +53,8 @@ class WarmStock {
   // Keeps programs in that sandbox too, until it is forgotten or found dead.
   void tend(const std::shared_ptr<const HeldSandbox>& sandbox);
   // An open call with the program held in it, now in use; null when there is none that lives.
-  std::unique_ptr<Call> take_program(std::string_view id, const ExpectedProgram& program);
+  std::unique_ptr<Call> take_program(std::string_view id, const ExpectedProgram& program,
+                                     const CallControl& control);
   // Waits until there is all that shall be, at most until the deadline of `control`. False when it
   // came first, a stop, or a failure to make something.
   bool wait_until_full(const CallControl& control);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "casemate/core/spec.h"
+#include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/local/state_directory.h"
 #include "tests/linux/lifecycle.h"
 #include "tests/linux/other_process.h"
@@ -53,6 +54,25 @@ TEST_F(LinuxLifecycle, WhatAnotherProcessDisposedIsNoLongerHeld) {
   }
   EXPECT_TRUE(backend().list().empty());
   EXPECT_LE(open_descriptors(), before + 1) << "the keeper's socket";
+}
+
+TEST_F(LinuxLifecycle, WhatCannotBeEndedKeepsNobodyFromRemovingTheRest) {
+  acquire(key(), spec());
+  for (const char* folder : {"trash", "new"}) {
+    for (int i = 0; i < 5; ++i) {
+      const fs::path stuck = state() / folder / ("stuck" + std::to_string(i));
+      fs::create_directory(stuck);
+      fs::create_symlink(guest::kLeaseSocketName, stuck / guest::kLeaseSocketName);
+      fs::create_directory(state() / folder / ("left" + std::to_string(i)));
+    }
+  }
+  backend().dispose(key());
+  for (const char* folder : {"trash", "new"}) {
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_FALSE(fs::exists(state() / folder / ("left" + std::to_string(i)))) << folder;
+      EXPECT_TRUE(fs::remove_all(state() / folder / ("stuck" + std::to_string(i))) > 0) << folder;
+    }
+  }
 }
 
 // LC-12

@@ -119,7 +119,8 @@ std::unique_ptr<local::LocalBackend> make_backend(LinuxBackendOptions options) {
                                                         .control_groups = options.control_groups,
                                                         .images = std::move(options.images),
                                                         .warm_pool = std::move(options.warm_pool),
-                                                        .egress = std::move(options.egress)});
+                                                        .egress = std::move(options.egress),
+                                                        .max_snapshots = options.max_snapshots});
 }
 
 bool control_groups_are_had() {

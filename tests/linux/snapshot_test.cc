@@ -54,6 +54,16 @@ bool comes_true(const std::function<bool()>& condition) {
   return true;
 }
 
+// By this process.
+std::size_t times_opened(const std::filesystem::path& file) {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(entry.path(), gone) == file) ++count;
+  }
+  return count;
+}
+
 class LinuxSnapshots : public LinuxTest {
  protected:
   std::shared_ptr<Sandbox> restore(const std::string& thread, const std::string& id) {
@@ -192,6 +202,40 @@ TEST_F(LinuxSnapshots, RefuseACallWhileTheyAreTakenAsOfABusySandboxThatLives) {
   expect_refusal<SandboxBusy>([&] { sandbox().open_call({}, {}); }, {"snapshot", "try again"});
   taken.reset();
   EXPECT_EQ(output(shell("cat /workspace/file")), "x\n");
+}
+
+TEST_F(LinuxSnapshots, AreWaitedForNoLongerThanACallersDeadlineAndStop) {
+  output(shell("true"));
+  const auto directory = sandbox_directories().at(0);
+  const sys::UniqueFd opened(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const auto taken = local::FileLock::attempt(opened.get(), guest::kBusyLockName,
+                                              local::FileLock::Kind::exclusive);
+  ASSERT_TRUE(taken);
+  CallControl late;
+  late.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  EXPECT_THROW(sandbox().open_call({}, late), SandboxTimeout);
+  std::stop_source stop;
+  CallControl stopped;
+  stopped.stop = stop.get_token();
+  auto opening = in_another_thread([&] { sandbox().open_call({}, stopped); });
+  // By this test, and by the call.
+  ASSERT_TRUE(comes_true([&] { return times_opened(directory / guest::kBusyLockName) == 2; }));
+  stop.request_stop();
+  EXPECT_EQ(opening.get(), "SandboxCancelled");
+}
+
+TEST_F(LinuxSnapshots, OfOneTooManyAreRefused) {
+  acquire(key(), spec());
+  const auto two = make_backend({.state_dir = state(), .log = {}, .max_snapshots = 2});
+  const std::string first = two->snapshot(key(), spec().kind, {}).id;
+  // Another's count too.
+  acquire(key("other"), spec());
+  backend().snapshot(key("other"), spec().kind, {});
+  expect_refusal<SandboxUnavailable>([&] { two->snapshot(key(), spec().kind, {}); },
+                                     {"2 snapshots", "dispose", "max_snapshots"});
+  EXPECT_EQ(files(), 2U);
+  EXPECT_TRUE(two->dispose_snapshot(first));
+  EXPECT_NE(two->snapshot(key(), spec().kind, {}).id, first);
 }
 
 TEST_F(LinuxSnapshots, AreRefusedWhereThereIsNothingToTake) {
@@ -422,6 +466,27 @@ TEST_F(LinuxSnapshots, AreWholeInTheirSandboxBeforeItsKeyIsLocked) {
   lock.reset();
   EXPECT_EQ(restored.get(), "NoSuchSnapshot") << "what its conversation's end took away came back";
   EXPECT_EQ(sandbox_directories().size(), 1U);
+}
+
+TEST_F(LinuxSnapshots, ThatDieBeforeTheyTakeAPlaceLeaveWhoHadIt) {
+  output(shell("echo x > /workspace/file"));
+  const std::string id = backend().snapshot(key(), spec().kind, {}).id;
+  const auto twin = acquire(key("twin"), spec());
+  const sys::UniqueFd locks(open((state() / "locks").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::string name = local::lock_name(identity_digest(key("twin"), spec().kind));
+  auto lock = local::FileLock::attempt(locks.get(), name, local::FileLock::Kind::exclusive);
+  ASSERT_TRUE(lock);
+  auto restored = in_another_thread([&] { restore("twin", id); });
+  // Whole, it waits for the key's lock.
+  ASSERT_TRUE(comes_true([&] { return times_opened(state() / "locks" / name) == 2; }));
+  const std::filesystem::directory_iterator fresh(state() / "new");
+  const pid_t agent = agent_of(fresh->path());
+  ASSERT_GT(agent, 0);
+  ASSERT_EQ(kill(agent, SIGKILL), 0);
+  ASSERT_TRUE(wait_until_gone(agent));
+  lock.reset();
+  EXPECT_EQ(restored.get(), "SandboxUnavailable");
+  EXPECT_EQ(print(*twin, "echo lives"), "lives\n");
 }
 
 class PooledSnapshots : public WarmPoolTest {};

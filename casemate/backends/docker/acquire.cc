@@ -263,7 +263,9 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::hand_out(
     if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
     return connection;
   };
-  parts.account = [held](std::string_view) { return std::make_shared<Accounting>(held); };
+  parts.account = [held](std::string_view, const CallControl&) {
+    return std::make_shared<Accounting>(held);
+  };
   parts.environment = record.environment;
   // Of another machine, the number is nobody's here.
   if (held->process > 0 && engine_.address().kind == EngineAddress::Kind::unix_socket) {

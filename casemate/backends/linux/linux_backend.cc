@@ -41,7 +41,8 @@ local::LocalOptions local_options(LinuxBackendOptions options) {
           .control_groups = options.control_groups,
           .images = std::move(options.images),
           .warm_pool = std::move(options.warm_pool),
-          .egress = std::move(options.egress)};
+          .egress = std::move(options.egress),
+          .max_snapshots = options.max_snapshots};
 }
 
 }  // namespace

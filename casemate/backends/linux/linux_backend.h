@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ struct LinuxBackendOptions {
   // How calls of sandboxes in `allowlist` are served by this process; the list, the log and the
   // call's name are filled in. Nothing of it counts for the sandbox itself.
   EgressOptions egress{};
+  // As in `LocalOptions`.
+  std::size_t max_snapshots = kMaxSnapshots;
 };
 
 // Sandboxes out of the kernel's own parts, without a daemon or a setuid helper: namespaces, a root

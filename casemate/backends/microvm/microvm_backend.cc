@@ -23,6 +23,7 @@ local::LocalOptions local_options(const MicrovmBackendOptions& options) {
   chosen.control_groups = ControlGroups::none;
   chosen.images = options.images;
   chosen.egress = options.egress;
+  chosen.max_snapshots = options.max_snapshots;
   return chosen;
 }
 

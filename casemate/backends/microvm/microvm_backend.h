@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -40,6 +41,8 @@ struct MicrovmBackendOptions {
   // How calls of sandboxes in `allowlist` are served by this process; the list, the log and the
   // call's name are filled in.
   EgressOptions egress{};
+  // As in `LocalOptions`.
+  std::size_t max_snapshots = kMaxSnapshots;
 };
 
 // Sandboxes that are virtual machines: QEMU, a distribution's kernel, an image as a read-only disk,

@@ -37,6 +37,7 @@ OciBackend::OciBackend(OciBackendOptions options)
            .control_groups = options.control_groups,
            .images = options.images,
            .warm_pool = options.warm_pool,
-           .egress = options.egress}) {}
+           .egress = options.egress,
+           .max_snapshots = options.max_snapshots}) {}
 
 }  // namespace casemate

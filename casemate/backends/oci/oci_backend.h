@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,8 @@ struct OciBackendOptions {
   std::optional<WarmPool> warm_pool{};
   // As in `LinuxBackendOptions`.
   EgressOptions egress{};
+  // As in `LocalOptions`.
+  std::size_t max_snapshots = kMaxSnapshots;
 };
 
 // Sandboxes that an OCI runtime makes, by its command line: no daemon. The container has its own

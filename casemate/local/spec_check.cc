@@ -47,7 +47,14 @@ void check_work_dir(const std::string& path) {
   }
 }
 
-void check_image(const SandboxSpec& spec, std::string_view backend) {
+void check_image(const SandboxSpec& spec, const BackendDeclarations& declared) {
+  const std::string& backend = declared.name;
+  // A spec that names none means this machine's own programs.
+  if (!spec.image_id && !spec.image && !declared.image_forms.contains(ImageForm::host)) {
+    throw SandboxImageNotSupported(
+        fmt::format("the {} backend has no image of its own, and none was named", backend),
+        "name one: dir:PATH, oci:PATH, docker-archive:PATH or a registry reference");
+  }
   if (spec.image_id && !images::is_digest(*spec.image_id)) {
     throw SandboxImageNotSupported(
         fmt::format("the {} backend knows images by their digest, not by the id \"{}\"", backend,
@@ -151,7 +158,7 @@ void check_servable(const SandboxSpec& spec, const BackendDeclarations& declared
   if (const auto refused = match_declarations(spec, Isolation::process, declared)) {
     refused->raise(refused->message, refused->hint);
   }
-  check_image(spec, declared.name);
+  check_image(spec, declared);
   check_work_dir(spec.work_dir);
 }
 

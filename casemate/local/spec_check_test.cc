@@ -73,6 +73,18 @@ TEST(LinuxLimitsHeld, AStatedSizeAboveWhatTheMachineHasIsRefusedWithTheNumber) {
   check_servable(spec(), declared, {}, 16 * kMiB);
 }
 
+TEST(LocalSpec, WithoutAnImageIsRefusedWhereThisMachinesOwnIsNoImage) {
+  SandboxSpec one;
+  one.kind = "k";
+  BackendDeclarations declared = declare(everything());
+  check_servable(one, declared);
+  declared.image_forms.erase(ImageForm::host);
+  expect_refusal<SandboxImageNotSupported>([&] { check_servable(one, declared); },
+                                           "none was named");
+  one.image = "dir:/somewhere";
+  check_servable(one, declared);
+}
+
 // RL-06
 TEST(LinuxLimitsHeld, AStatedOneIsRefusedWithTheReason) {
   Resources resources;

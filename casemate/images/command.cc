@@ -63,6 +63,10 @@ class Child {
           "starting a command");
     check(posix_spawn_file_actions_adddup2(actions.get(), command.log, 1), "starting a command");
     check(posix_spawn_file_actions_adddup2(actions.get(), command.log, 2), "starting a command");
+    if (command.file >= 0) {
+      check(posix_spawn_file_actions_adddup2(actions.get(), command.file, kFileNumber),
+            "starting a command");
+    }
     Attributes attributes;
     sigset_t none;
     sigemptyset(&none);

@@ -8,6 +8,8 @@
 
 namespace casemate::images {
 
+inline constexpr int kFileNumber = 3;
+
 // A program of this machine that does one thing and ends.
 struct Command {
   // A name looked up on PATH, or a path.
@@ -17,6 +19,8 @@ struct Command {
   // Where it runs, and where what it prints goes: descriptors, borrowed.
   int directory = -1;
   int log = -1;
+  // Given to it as `kFileNumber`, borrowed; -1: none.
+  int file = -1;
   // What it does, for a refusal: "... came while an image was fetched".
   std::string_view what;
   // What the caller may do about a deadline that was too short; may be empty.

@@ -2,13 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <exception>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -18,8 +20,10 @@
 #include "casemate/core/errors.h"
 #include "casemate/images/command.h"
 #include "casemate/images/store_directory.h"
+#include "casemate/sys/beneath.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
+#include "casemate/sys/staged_file.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::images {
@@ -31,9 +35,11 @@ using sys::UniqueFd;
 constexpr std::string_view kForm = "squashfs zstd 1";
 constexpr char kPart[] = "packed";
 constexpr std::string_view kStoreIdentity = "sha256:";
+// What the names of files begin with that were made of an image of the store, and of a directory.
+constexpr std::string_view kOfStore = "image-";
+constexpr std::string_view kOfDirectory = "directory-";
 constexpr std::size_t kMaxEntries = 2000000;
 constexpr std::size_t kShownLogBytes = 600;
-constexpr std::size_t kMaxLogBytes = 1 << 20;
 
 // Every name below a directory with what would differ if its content did.
 class TreeDigest {
@@ -71,11 +77,29 @@ class TreeDigest {
   std::size_t entries_ = 0;
 };
 
-std::string end_of(const std::string& log) {
-  const std::size_t from = log.size() > kShownLogBytes ? log.size() - kShownLogBytes : 0;
-  std::string_view text = std::string_view(log).substr(from);
-  while (text.ends_with('\n')) text.remove_suffix(1);
+// What a program said last in a file of its own.
+std::string end_of(int log) {
+  const auto size = static_cast<std::size_t>(sys::status_of(log).st_size);
+  std::string text(std::min(size, kShownLogBytes), '\0');
+  const ssize_t got = pread(log, text.data(), text.size(), static_cast<off_t>(size - text.size()));
+  text.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+  while (text.ends_with('\n')) text.pop_back();
   return escape_for_display(text, 2 * kShownLogBytes);
+}
+
+bool is_of_store(std::string_view identity) { return identity.starts_with(kStoreIdentity); }
+
+std::string digest_of(std::string_view identity) {
+  return sha256_hex(std::string(kForm) + std::string(identity));
+}
+
+std::string name_of(std::string_view kind, std::string_view digest) {
+  return fmt::format("{}{}.squashfs", kind, digest);
+}
+
+// Whether it is there.
+bool note_use(int directory, const std::string& name) {
+  return utimensat(directory, name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 }  // namespace
@@ -85,23 +109,23 @@ PackedImages::PackedImages(PackedImagesOptions options) : options_(std::move(opt
 PackedImage PackedImages::hold(const HeldImage& image, const CallControl& control) const {
   try {
     const UniqueFd directory = open_part_of_store(options_.directory, kPart);
-    const bool immutable = image.identity.starts_with(kStoreIdentity);
+    const bool immutable = is_of_store(image.identity);
     const auto digest_now = [&] {
-      return immutable ? sha256_hex(std::string(kForm) + image.identity)
-                       : TreeDigest().of(image.root.get());
+      return immutable ? digest_of(image.identity) : TreeDigest().of(image.root.get());
     };
     PackedImage packed{.path = "", .digest = digest_now()};
-    const std::string name = packed.digest + ".squashfs";
-    if (faccessat(directory.get(), name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
-      pack(image, directory.get(), name, control);
-      // Changed meanwhile, it must not be found again under what it was before.
-      if (digest_now() != packed.digest) unlinkat(directory.get(), name.c_str(), 0);
+    const std::string name = name_of(immutable ? kOfStore : kOfDirectory, packed.digest);
+    if (!note_use(directory.get(), name)) {
+      sys::write_whole_file(directory.get(), name, 0444, [&](int file) {
+        pack(image, directory.get(), file, control);
+        // Changed meanwhile, it must not be found again under what it was before.
+        if (digest_now() == packed.digest) return;
+        throw SandboxUnavailable("the image's directory was changed while it was packed",
+                                 "try again when nobody changes it");
+      });
+      collect_directories(directory.get(), name);
     }
     packed.path = fmt::format("{}/{}/{}", options_.directory, kPart, name);
-    if (access(packed.path.c_str(), R_OK) < 0) {
-      throw SandboxUnavailable("the image's directory was changed while it was packed",
-                               "try again when nobody changes it");
-    }
     return packed;
   } catch (const std::system_error& error) {
     throw SandboxUnavailable(
@@ -110,54 +134,88 @@ PackedImage PackedImages::hold(const HeldImage& image, const CallControl& contro
   }
 }
 
-void PackedImages::pack(const HeldImage& image, int directory, const std::string& name,
+void PackedImages::pack(const HeldImage& image, int directory, int file,
                         const CallControl& control) const {
   if (options_.progress) options_.progress("packing the image for virtual machines");
-  const std::string part = fmt::format("new.{}", random_hex(8));
-  const std::string log_name = part + ".log";
-  const auto leave_nothing = [&] {
-    unlinkat(directory, part.c_str(), 0);
-    unlinkat(directory, log_name.c_str(), 0);
-  };
+  const UniqueFd log(memfd_create("mksquashfs.log", MFD_CLOEXEC));
+  if (!log) sys::throw_errno("making a log");
+  const auto root = sys::path_of(image.root.get());
+  if (!root) sys::throw_error(ENOENT, "packing an image that was removed");
+  int status = 0;
   try {
-    const UniqueFd log =
-        sys::open_at(directory, log_name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND, 0600);
-    const auto root = sys::path_of(image.root.get());
-    if (!root) sys::throw_error(ENOENT, "packing an image that was removed");
-    int status = 0;
-    try {
-      status = run_command(
-          {.program = options_.mksquashfs,
-           .words = {"mksquashfs", *root, part, "-noappend", "-no-progress", "-comp", "zstd",
-                     "-Xcompression-level", "3", "-all-root", "-no-xattrs", "-no-exports"},
-           .directory = directory,
-           .log = log.get(),
-           .what = "an image was packed",
-           .late_hint = "the next time goes on from nothing: give it longer"},
-          control);
-    } catch (const std::system_error& error) {
-      if (error.code().value() != ENOENT) throw;
-      throw SandboxImageNotSupported(
-          fmt::format("an image is packed for a virtual machine by mksquashfs, and there is no "
-                      "'{}' here",
-                      escape_for_display(options_.mksquashfs)),
-          "install it (Debian: apt install squashfs-tools)");
-    }
-    if (status != 0) {
-      const std::string said =
-          sys::read_file_if_there(directory, log_name.c_str(), kMaxLogBytes).value_or("");
-      throw SandboxUnavailable(
-          fmt::format("mksquashfs could not pack the image (exit {}): {}", status, end_of(said)));
-    }
-    if (fchmodat(directory, part.c_str(), 0444, 0) < 0 ||
-        renameat(directory, part.c_str(), directory, name.c_str()) < 0) {
-      sys::throw_errno("keeping a packed image");
-    }
-    unlinkat(directory, log_name.c_str(), 0);
-  } catch (...) {
-    leave_nothing();
-    throw;
+    status =
+        run_command({.program = options_.mksquashfs,
+                     // By its descriptor: it has no name before it is whole.
+                     .words = {"mksquashfs", *root, fmt::format("/proc/self/fd/{}", kFileNumber),
+                               "-noappend", "-no-progress", "-comp", "zstd", "-Xcompression-level",
+                               "3", "-all-root", "-no-xattrs", "-no-exports"},
+                     .directory = directory,
+                     .log = log.get(),
+                     .file = file,
+                     .what = "an image was packed",
+                     .late_hint = "the next time goes on from nothing: give it longer"},
+                    control);
+  } catch (const std::system_error& error) {
+    if (error.code().value() != ENOENT) throw;
+    throw SandboxImageNotSupported(
+        fmt::format("an image is packed for a virtual machine by mksquashfs, and there is no "
+                    "'{}' here",
+                    escape_for_display(options_.mksquashfs)),
+        "install it (Debian: apt install squashfs-tools)");
   }
+  if (status != 0) {
+    throw SandboxUnavailable(fmt::format("mksquashfs could not pack the image (exit {}): {}",
+                                         status, end_of(log.get())));
+  }
+}
+
+void PackedImages::collect_directories(int directory, const std::string& but) const noexcept {
+  try {
+    std::vector<CollectableImage> found;
+    for (const std::string& name : sys::list_directory_at(directory, ".")) {
+      struct stat status{};
+      if (!name.starts_with(kOfDirectory) || name == but ||
+          fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) < 0) {
+        continue;
+      }
+      found.push_back({.id = name,
+                       .bytes = static_cast<std::uint64_t>(status.st_size),
+                       .used = status.st_mtim.tv_sec});
+    }
+    collect(std::move(found), options_.collection, time(nullptr),
+            [&](const auto& image) { return unlinkat(directory, image.id.c_str(), 0) == 0; });
+  } catch (const std::exception&) {
+    // The next that is packed tries again.
+  }
+}
+
+bool is_packed(const std::string& store, std::string_view digest) {
+  for (const std::string_view kind : {kOfStore, kOfDirectory}) {
+    const std::string path = fmt::format("{}/{}/{}", store, kPart, name_of(kind, digest));
+    if (access(path.c_str(), F_OK) == 0) return true;
+  }
+  return false;
+}
+
+void discard_packed(int store, std::string_view identity) {
+  const std::string path = fmt::format("{}/{}", kPart, name_of(kOfStore, digest_of(identity)));
+  if (unlinkat(store, path.c_str(), 0) < 0 && errno != ENOENT) {
+    sys::throw_errno("removing a packed image");
+  }
+}
+
+void sweep_packed(int store, const std::function<std::vector<std::string>()>& identities) {
+  const UniqueFd directory(openat(store, kPart, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!directory) return;
+  std::vector<std::string> left;
+  for (std::string& name : sys::list_directory_at(directory.get(), ".")) {
+    if (name.starts_with(kOfStore)) left.push_back(std::move(name));
+  }
+  if (left.empty()) return;
+  for (const std::string& identity : identities()) {
+    std::erase(left, name_of(kOfStore, digest_of(identity)));
+  }
+  for (const std::string& name : left) unlinkat(directory.get(), name.c_str(), 0);
 }
 
 }  // namespace casemate::images

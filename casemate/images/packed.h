@@ -5,9 +5,11 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "casemate/base/log.h"
 #include "casemate/core/control.h"
+#include "casemate/images/collection.h"
 #include "casemate/images/store.h"
 
 namespace casemate::images {
@@ -20,6 +22,8 @@ struct PackedImagesOptions {
   std::string mksquashfs = "mksquashfs";
   // Told what is being done, one line of valid UTF-8 a step, from the calling thread.
   std::function<void(std::string_view)> progress{};
+  // What goes of packed directories, when another is packed.
+  CollectionRule collection{};
 };
 
 // What `hold` gives.
@@ -36,8 +40,9 @@ struct PackedImage {
 // Owners are all root's, modes stay; devices and extended attributes are left out.
 //
 // Several processes may share a directory, and any may be killed at any instruction: a file appears
-// when it is whole. Nothing is removed here, neither old files nor what a killed process left half
-// made (new.*): both may be deleted when no machine runs. Thread-safe.
+// when it is whole and on the disk, and nothing else is left. What is packed of an image of the
+// store goes with that (`discard_packed`), of a directory by the rule; a machine that runs from it
+// keeps it open. Thread-safe.
 class PackedImages {
  public:
   explicit PackedImages(PackedImagesOptions options);
@@ -48,10 +53,20 @@ class PackedImages {
   PackedImage hold(const HeldImage& image, const CallControl& control) const;
 
  private:
-  void pack(const HeldImage& image, int directory, const std::string& name,
-            const CallControl& control) const;
+  void pack(const HeldImage& image, int directory, int file, const CallControl& control) const;
+  void collect_directories(int directory, const std::string& but) const noexcept;
 
   PackedImagesOptions options_;
 };
+
+// Whether anything is packed under that digest. `store` is the image directory.
+bool is_packed(const std::string& store, std::string_view digest);
+
+// Removes what is packed of the image of the store with that identity. `store` is the image
+// directory, open. Throws `std::system_error`.
+void discard_packed(int store, std::string_view identity);
+// The same of every image of the store that is not among `identities` (asked for once the files
+// were listed): a process may have been killed between an image's end and its file's.
+void sweep_packed(int store, const std::function<std::vector<std::string>()>& identities);
 
 }  // namespace casemate::images

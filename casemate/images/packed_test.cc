@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -33,9 +34,10 @@ class PackedTest : public testing::Test {
     put(scratch_ / "mksquashfs", "#!/bin/sh\n" + script + "\n");
     fs::permissions(scratch_ / "mksquashfs", fs::perms::owner_all);
   }
-  PackedImages packed() const {
+  PackedImages packed(std::chrono::hours unused_for = std::chrono::hours(24 * 30)) const {
     return PackedImages({.directory = (scratch_ / "store").string(),
-                         .mksquashfs = (scratch_ / "mksquashfs").string()});
+                         .mksquashfs = (scratch_ / "mksquashfs").string(),
+                         .collection = {.unused_for = unused_for}});
   }
   HeldImage image(std::string identity = "dir:x") const {
     HeldImage held;
@@ -118,6 +120,28 @@ TEST_F(PackedTest, ACallThatIsCancelledOrLateEndsTheProgram) {
   cancelled.stop = source.get_token();
   expect_refusal<SandboxCancelled>([&] { packed().hold(image(), cancelled); }, "packed");
   EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(PackedTest, ADirectoryThatNothingRanFromGoesWhenAnotherIsPacked) {
+  const auto age = [](const std::string& path) {
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(48));
+  };
+  const PackedImage old = packed().hold(image(), {});
+  const PackedImage of_store = packed().hold(image("sha256:1"), {});
+  age(old.path);
+  age(of_store.path);
+  put(scratch_ / "root/etc/more", "three");
+  const PackedImage fresh = packed(std::chrono::hours(24)).hold(image(), {});
+  EXPECT_FALSE(fs::exists(old.path));
+  EXPECT_TRUE(fs::exists(of_store.path)) << "it goes with its image";
+  EXPECT_TRUE(fs::exists(fresh.path));
+  age(fresh.path);
+  packed().hold(image(), {});
+  put(scratch_ / "root/etc/even_more", "four");
+  packed(std::chrono::hours(24)).hold(image(), {});
+  EXPECT_TRUE(fs::exists(fresh.path)) << "it was used now";
+  EXPECT_TRUE(is_packed((scratch_ / "store").string(), fresh.digest));
+  EXPECT_FALSE(is_packed((scratch_ / "store").string(), old.digest));
 }
 
 TEST_F(PackedTest, WhatIsPackedLiesInThisUsersOwnDirectoryAlone) {

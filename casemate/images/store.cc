@@ -18,6 +18,7 @@
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/images/documents.h"
+#include "casemate/images/packed.h"
 #include "casemate/images/registry.h"
 #include "casemate/images/source.h"
 #include "casemate/images/store_directory.h"
@@ -176,6 +177,13 @@ const StoreDirectory& ImageStore::Impl::directory() {
 void ImageStore::Impl::sweep() noexcept {
   try {
     directory().sweep();
+    sweep_packed(directory().root(), [&] {
+      std::vector<std::string> identities;
+      for (const std::string& hex : sys::list_directory_at(directory().images(), ".")) {
+        identities.push_back(std::string(kIdPrefix) + hex);
+      }
+      return identities;
+    });
   } catch (const std::exception& error) {
     write_log(options_.log, LogLevel::warning, fmt::format("images: sweeping: {}", error.what()));
   }
@@ -419,6 +427,7 @@ bool ImageStore::Impl::discard(const std::string& id) {
   if (root && !try_lock_patiently(root.get(), LockKind::exclusive)) return false;
   remove_references_to(directory().references(), id);
   directory().discard_image(hex);
+  discard_packed(directory().root(), id);
   return true;
 }
 

@@ -78,6 +78,7 @@ struct StoredImage {
 //   new/<random>/                       being made, locked by its maker
 //   trash/<random>/                     being removed
 //   locks/                              never deleted: two owners of one name must meet
+//   packed/                             what is made of images for virtual machines (packed.h)
 //
 // An image is a flattened tree: what its layers hide from one another is gone, the layers are not
 // kept, and two images share nothing. A process may be killed at any instruction; what it leaves in

@@ -26,6 +26,7 @@ class StoreDirectory {
   // this user's alone (mode 0700), a link, or cannot be made.
   explicit StoreDirectory(const std::string& path);
 
+  int root() const { return root_.get(); }
   int images() const { return images_.get(); }
   int references() const { return references_.get(); }
   int trash() const { return trash_.get(); }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "casemate/core/errors.h"
+#include "casemate/images/packed.h"
 #include "casemate/images/tar_builder_test.h"
 #include "casemate/sys/process.h"
 #include "tests/support/expect_refusal.h"
@@ -331,6 +332,31 @@ TEST_F(Store, AnImageInUseStaysAndOneThatIsNotGoes) {
   EXPECT_EQ(store.remove("oci:" + (scratch_ / "layout").native()).id, id);
   store.import(oci(), {});
   EXPECT_EQ(store.remove_unused().size(), 1U);
+}
+
+TEST_F(Store, WhatIsPackedOfAnImageGoesWithItAlsoAfterAKillInBetween) {
+  image_.write_oci_layout(scratch_ / "layout");
+  write_test_file(scratch_ / "mksquashfs", "#!/bin/sh\necho packed > \"$2\"\n");
+  fs::permissions(scratch_ / "mksquashfs", fs::perms::owner_all);
+  const PackedImages packed(
+      {.directory = directory().native(), .mksquashfs = (scratch_ / "mksquashfs").native()});
+  ImageStore store(options());
+  const auto pack = [&] { return packed.hold(store.hold(oci(), {}), {}).path; };
+  const std::string path = pack();
+  store.list();
+  EXPECT_TRUE(fs::exists(path));
+  store.remove("oci:" + (scratch_ / "layout").native());
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_EQ(pack(), path);
+  store.remove_unused();
+  EXPECT_FALSE(fs::exists(path));
+  pack();
+  // As a kill leaves it.
+  fs::remove_all(directory() / "images");
+  fs::create_directory(directory() / "images");
+  fs::permissions(directory() / "images", fs::perms::owner_all);
+  ImageStore(options()).list();
+  EXPECT_FALSE(fs::exists(path));
 }
 
 TEST_F(Store, WhatNothingRanFromGoesAtTheNextImportAndNothingElse) {

@@ -133,6 +133,12 @@ void StagedFile::write(std::span<const char> bytes) {
   }
 }
 
+void StagedFile::set_mode(mode_t mode) {
+  if (fchmod(file_.get(), mode) != 0) {
+    throw_errno("set a file's mode");
+  }
+}
+
 void StagedFile::sync() {
   if (fsync(file_.get()) != 0) {
     throw_errno("sync a file");
@@ -279,6 +285,30 @@ UniqueFd claim_staging(int directory) noexcept try {
   return {};
 } catch (const std::exception&) {
   return {};  // what was left stays, and is tried again the next time
+}
+
+bool write_whole_file(int directory, const std::string& name, mode_t mode,
+                      const std::function<void(int file)>& fill) {
+  const UniqueFd claim = claim_staging(directory);
+  UniqueFd own(openat(directory, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!own) {
+    throw_errno("open a directory");
+  }
+  StagedFile file(std::make_shared<const UniqueFd>(std::move(own)));
+  fill(file.get());
+  file.set_mode(mode);
+  file.sync();
+  try {
+    file.publish(name);
+  } catch (const std::system_error& error) {
+    if (error.code().value() != EEXIST) {
+      throw;
+    }
+    return false;
+  }
+  sync_directory(directory);
+  file.keep();
+  return true;
 }
 
 void sync_directory(int directory) {

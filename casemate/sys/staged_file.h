@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -35,6 +36,10 @@ class StagedFile {
   ~StagedFile();
 
   void write(std::span<const char> bytes);
+  // For whoever writes by another hand; open until this is destroyed, or until `sync` for `named`.
+  int get() const { return file_.get(); }
+  // Instead of what the umask made of it. Before `sync`.
+  void set_mode(mode_t mode);
   // Bytes are on the disk when this returns. Call once, before a name is given.
   void sync();
 
@@ -66,6 +71,13 @@ class StagedFile {
 // else holds such a claim (a shared flock on the directory). Empty where the directory may not be
 // read or somebody keeps it locked; nothing is removed then. Never throws.
 UniqueFd claim_staging(int directory) noexcept;
+
+// Has `fill` write a file, and calls it `name` in `directory` once it is whole and on the disk,
+// name and all. False, and nothing is left of it, when something has that name by then. What `fill`
+// throws leaves nothing either, nor does a kill at any instruction, but for what `claim_staging`
+// removes the next time. Throws `std::system_error`.
+bool write_whole_file(int directory, const std::string& name, mode_t mode,
+                      const std::function<void(int file)>& fill);
 
 // Makes names given in `directory` last through a power failure. Quiet where the file system has
 // no such thing or the directory may not be opened for reading.

@@ -11,7 +11,9 @@
 #include <cerrno>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <optional>
+#include <string_view>
 #include <system_error>
 
 #include "casemate/sys/beneath.h"
@@ -240,6 +242,28 @@ TEST(ClaimStaging, RemovesWhatKilledProcessesLeftAndNothingElse) {
   put(scratch / ".casemate-0123456789abcdef", "staged");
   EXPECT_TRUE(claim_staging(directory.get()));
   EXPECT_EQ(get(scratch / ".casemate-0123456789abcdef"), "staged");
+}
+
+TEST(WriteWholeFile, GivesANameToWhatIsWholeAndLeavesNothingElse) {
+  const Scratch scratch;
+  const UniqueFd directory = open_path(scratch.path().native(), O_PATH | O_DIRECTORY);
+  const auto fill = [](std::string_view content) {
+    return [content](int file) {
+      ASSERT_EQ(write(file, content.data(), content.size()), std::ssize(content));
+    };
+  };
+  EXPECT_TRUE(write_whole_file(directory.get(), "name", 0444, fill("first")));
+  EXPECT_FALSE(write_whole_file(directory.get(), "name", 0444, fill("second")));
+  EXPECT_EQ(get(scratch / "name"), "first");
+  EXPECT_EQ(fs::status(scratch / "name").permissions(), fs::perms(0444));
+  EXPECT_EQ(error_of([&] {
+              write_whole_file(directory.get(), "other", 0444, [&](int) {
+                EXPECT_THAT(tree(scratch.path()), ElementsAre("name")) << "seen before it is whole";
+                throw std::system_error(ENOSPC, std::generic_category());
+              });
+            }),
+            ENOSPC);
+  EXPECT_THAT(tree(scratch.path()), ElementsAre("name"));
 }
 
 TEST(MakeDirectory, TellsMadeFromTaken) {

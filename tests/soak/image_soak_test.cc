@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string>
 
+#include "casemate/images/packed.h"
 #include "casemate/images/store.h"
 #include "casemate/images/tar_builder_test.h"
 #include "tests/soak/rounds.h"
@@ -20,6 +21,11 @@ namespace {
 namespace fs = std::filesystem;
 using images::ImageStore;
 using images::StoredImage;
+
+void write_executable(const fs::path& path, const std::string& script) {
+  put(path, script);
+  fs::permissions(path, fs::perms::owner_all);
+}
 
 class ImageSoak : public testing::Test {
  protected:
@@ -86,6 +92,48 @@ TEST_F(ImageSoak, AnImporterThatIsKilledAtAnySystemCallLeavesAWholeImageOrNone) 
     ++killed;
   }
   EXPECT_TRUE(came && did_not_come);
+  EXPECT_GT(killed * stride, 100);
+}
+
+TEST_F(ImageSoak, APackerThatIsKilledAtAnySystemCallLeavesAWholeFileOrNone) {
+  write_executable(scratch_ / "mksquashfs", "#!/bin/sh\necho half > \"$2\"; echo whole > \"$2\"\n");
+  const images::PackedImages packed({.directory = (scratch_ / "store").native(),
+                                     .mksquashfs = (scratch_ / "mksquashfs").native()});
+  fs::create_directories(scratch_ / "root/etc");
+  const auto directory = images::parse_image_reference("dir:" + (scratch_ / "root").native());
+  const int stride = whole() ? 1 : 10;
+  int killed = 0;
+  for (int step = first_step(stride);; step += stride) {
+    fs::remove_all(scratch_ / "store");
+    const Stepped stepped = run_and_kill(Victim::host, {step}, [&] {
+      ImageStore store(options());
+      packed.hold(store.hold(directory, {}), {});
+      packed.hold(store.hold(reference(), {}), {});
+      store.remove(id_);
+    });
+    ASSERT_TRUE(wait_for_descendants(20)) << step;
+    ImageStore store(options());
+    const std::size_t images = store.list().size();
+    const bool was_begun = fs::exists(scratch_ / "store/packed");
+    if (was_begun) {
+      std::size_t of_images = 0;
+      for (const auto& entry : fs::directory_iterator(scratch_ / "store/packed")) {
+        EXPECT_EQ(get(entry.path()), "whole\n") << entry.path() << " at step " << step;
+        of_images += entry.path().filename().native().starts_with("image-") ? 1 : 0;
+      }
+      EXPECT_LE(of_images, images) << "of one that is gone, at step " << step;
+    }
+    for (const auto& each : {directory, reference()}) {
+      EXPECT_EQ(get(packed.hold(store.hold(each, {}), {}).path), "whole\n") << step;
+    }
+    EXPECT_EQ(entries_in("packed"), 2U) << "something was left, at step " << step;
+    if (HasFailure()) return;
+    if (!stepped.killed) {
+      EXPECT_EQ(stepped.status, 0);
+      break;
+    }
+    ++killed;
+  }
   EXPECT_GT(killed * stride, 100);
 }
 

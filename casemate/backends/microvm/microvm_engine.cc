@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,12 +12,14 @@
 #include <charconv>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
 #include <set>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "casemate/backends/microvm/host_identity.h"
 #include "casemate/backends/microvm/initramfs.h"
 #include "casemate/backends/microvm/saved_machines.h"
 #include "casemate/base/digest.h"
@@ -25,20 +28,24 @@
 #include "casemate/guest/agent/guest_program.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/machine/machine_plan.h"
+#include "casemate/images/collection.h"
 #include "casemate/images/packed.h"
 #include "casemate/images/store.h"
 #include "casemate/images/store_directory.h"
 #include "casemate/local/diagnosis.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
+#include "casemate/sys/staged_file.h"
 
 namespace casemate::microvm {
 namespace {
 
 constexpr TransferLimits kCeiling{
     .max_bytes_per_file = 64 * kMiB, .max_total_bytes = 256 * kMiB, .max_files = 256};
+// What machines are started from, and what is saved of them.
 constexpr std::chrono::hours kUnusedFor{24 * 14};
-constexpr std::size_t kMostSaved = 16;
+constexpr char kKernelSuffix[] = ".kernel";
+constexpr char kInitrdSuffix[] = ".initrd";
 constexpr std::size_t kMaxKernelBytes = 128 << 20;
 constexpr std::size_t kMaxChildrenBytes = 4096;
 constexpr std::uint64_t kMilliPerProcessor = 1000;
@@ -81,12 +88,34 @@ Findings look(const MicrovmBackendOptions& options, const std::string& kernels) 
   return findings;
 }
 
-// Whole or not at all, whoever else writes it.
-void write_once(const std::string& path, std::string_view content) {
-  if (access(path.c_str(), R_OK) == 0) return;
-  const std::string part = path + ".new." + random_hex(8);
-  sys::write_file_at(AT_FDCWD, part.c_str(), content, 0444);
-  if (rename(part.c_str(), path.c_str()) < 0) sys::throw_errno("writing " + path);
+// Whether it is there; it is in use now then.
+bool note_use(int directory, const std::string& name) {
+  return utimensat(directory, name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+void write_boot_file(int directory, const std::string& name, std::string_view content) {
+  sys::write_whole_file(directory, name, 0444, [&](int file) {
+    while (!content.empty()) {
+      const ssize_t written = write(file, content.data(), content.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) sys::throw_errno("writing what machines are started from");
+      content.remove_prefix(static_cast<std::size_t>(written));
+    }
+  });
+}
+
+// Of other builds and kernels, which nobody uses any more; whoever runs from one has it open.
+void prune_boot_files(int directory) {
+  std::vector<images::CollectableImage> found;
+  for (const std::string& name : sys::list_directory_at(directory, ".")) {
+    struct stat status{};
+    if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) < 0) continue;
+    found.push_back({.id = name, .bytes = 0, .used = status.st_mtim.tv_sec});
+  }
+  images::collect(std::move(found), {.unused_for = kUnusedFor}, time(nullptr),
+                  [&](const images::CollectableImage& file) {
+                    return unlinkat(directory, file.id.c_str(), 0) == 0;
+                  });
 }
 
 [[noreturn]] void refuse(const Missing& missing) {
@@ -221,21 +250,29 @@ std::string MicrovmEngine::probe_image() const noexcept {
 
 MicrovmEngine::BootFiles MicrovmEngine::boot_files() {
   const std::lock_guard lock(mutex_);
-  if (boot_ && access(boot_->initrd.c_str(), R_OK) == 0) return *boot_;
+  const sys::UniqueFd opened = images::open_part_of_store(store(), "boot");
+  const auto are_there = [&](const BootFiles& files) {
+    return note_use(opened.get(), files.digest + kKernelSuffix) &&
+           note_use(opened.get(), files.digest + kInitrdSuffix);
+  };
+  if (boot_ && are_there(*boot_)) return *boot_;
   const std::vector<std::string> modules = module_files(*findings().kernel);
   std::string made_of = identity_of(findings().kernel->image) + guest::guest_build_id();
   for (const std::string& module : modules) made_of += identity_of(module);
   const std::string digest = sha256_hex(made_of);
   const std::string directory = store() + "/boot";
-  images::open_part_of_store(store(), "boot");
-  BootFiles files{.kernel = fmt::format("{}/{}.kernel", directory, digest),
-                  .initrd = fmt::format("{}/{}.initrd", directory, digest),
+  BootFiles files{.kernel = fmt::format("{}/{}{}", directory, digest, kKernelSuffix),
+                  .initrd = fmt::format("{}/{}{}", directory, digest, kInitrdSuffix),
                   .digest = digest};
-  // A copy: the hypervisor's user may read it, whatever the mode of the distribution's file.
-  write_once(files.kernel,
-             sys::read_file_at(AT_FDCWD, findings().kernel->image.c_str(), kMaxKernelBytes));
-  const std::span<const char> program = guest::guest_program();
-  write_once(files.initrd, machine_initramfs({program.data(), program.size()}, modules));
+  if (!are_there(files)) {
+    // A copy: the hypervisor's user may read it, whatever the mode of the distribution's file.
+    write_boot_file(opened.get(), digest + kKernelSuffix,
+                    sys::read_file_at(AT_FDCWD, findings().kernel->image.c_str(), kMaxKernelBytes));
+    const std::span<const char> program = guest::guest_program();
+    write_boot_file(opened.get(), digest + kInitrdSuffix,
+                    machine_initramfs({program.data(), program.size()}, modules));
+    prune_boot_files(opened.get());
+  }
   boot_ = files;
   return files;
 }
@@ -246,7 +283,8 @@ void MicrovmEngine::prepare(int directory, const local::ImageChoice& image, cons
   const BootFiles boot = boot_files();
   const images::PackedImages packed_images({.directory = store(),
                                             .mksquashfs = options_.mksquashfs,
-                                            .progress = options_.images.progress});
+                                            .progress = options_.images.progress,
+                                            .collection = options_.images.collection});
   const images::PackedImage packed = packed_images.hold(*image.held, control);
   const std::uint64_t program_bytes = resources.memory_bytes.value + resources.disk_bytes.value;
   // More than this machine has would hold nothing more: what a program may use of them is bounded
@@ -264,14 +302,24 @@ void MicrovmEngine::prepare(int directory, const local::ImageChoice& image, cons
       .program_bytes = program_bytes,
       .cpu_millis = resources.cpu_millis.value};
   fill_arguments(plan, shape);
-  if (options_.saves_machines) {
-    std::string made_of = boot.digest + packed.digest + findings().qemu_identity;
-    for (const std::string& argument : plan.arguments) made_of += argument + "\n";
+  // One that is made to see whether there are any is made once.
+  if (options_.saves_machines && image.name != probe_image()) {
+    SavedMachineParts parts{.host = host_identity(look_at_host_identity()),
+                            .hypervisor = program_identity(plan.program),
+                            .boot = boot.digest,
+                            .image = packed.digest,
+                            .arguments = plan.arguments};
+    std::ranges::copy(plan.fresh_arguments, std::back_inserter(parts.arguments));
     const std::string saved = store() + "/machines";
     images::open_part_of_store(store(), "machines");
-    plan.saved = fmt::format("{}/{}", saved, sha256_hex(made_of));
+    plan.saved = fmt::format("{}/{}", saved, saved_machine_name(parts));
     mark_saved_machine_used(plan.saved);
-    prune_saved_machines(saved, kUnusedFor, kMostSaved);
+    prune_saved_machines(saved, {.maker = maker_of(parts),
+                                 .has_image =
+                                     [store = store()](std::string_view digest) {
+                                       return images::is_packed(store, digest);
+                                     },
+                                 .unused = kUnusedFor});
   }
   sys::write_file_at(directory, guest::kMachinePlanName, encode(plan), 0600);
 }

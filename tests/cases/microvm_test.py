@@ -169,6 +169,22 @@ class Machines(MachineCase):
         again = self.verb("exec", "--thread", "t", "--", "true")
         self.assertRefused(again, "NoSuchSandbox")
 
+    def test_a_look_at_what_works_here_saves_no_machine(self):
+        store = self.dir / "store"
+        result = self.verb("doctor", env={"CASEMATE_IMAGE_DIR": str(store)}, limit=300)
+        self.assertRegex(result.text, r"microvm.*qemu microvm", result)
+        self.assertTrue(list((store / "boot").iterdir()), "no machine was started")
+        self.assertFalse((store / "machines").exists())
+
+    def test_nothing_is_left_beside_what_is_kept(self):
+        self.machine("pass")
+        kept = {folder: sorted(p.name for p in (self.shared / "store" / folder).iterdir())
+                for folder in ("boot", "packed", "machines")}
+        self.assertEqual([name.rpartition(".")[2] for name in kept["boot"]], ["initrd", "kernel"], kept)
+        (packed,), (saved,) = kept["packed"], kept["machines"]
+        self.assertRegex(packed, r"^directory-[0-9a-f]{64}\.squashfs$")
+        self.assertEqual(saved.split("-")[1], packed[len("directory-"):-len(".squashfs")])
+
     def test_a_killed_run_takes_its_machine_with_it(self):
         argv = self.argv("--backend", "microvm", "--min-isolation", "hardened_container", "--image",
                          f"dir:{self.root}", program="import time; print('up', flush=True); time.sleep(1000)")

@@ -92,7 +92,7 @@ casemate_module(guest_machine
             ../machine/machine_boot.cc ../machine/machine_init.cc ../machine/machine_starter.cc
             ../machine/running_machine.cc ../machine/time_stamp.cc
     PUBLIC casemate_guest_linux casemate_guest_machine_plan casemate_guest_stream casemate_sys)
-casemate_test(guest_machine FILES ../machine/control_line_test.cc ../machine/time_stamp_test.cc)
+casemate_test(guest_machine FILES ../machine/control_line_test.cc ../machine/machine_agent_test.cc ../machine/running_machine_test.cc ../machine/time_stamp_test.cc)
 
 casemate_static_program(casemate-guest
     SOURCES main.cc

@@ -22,6 +22,7 @@
 #include <stdexcept>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "casemate/guest/agent/agent.h"
 #include "casemate/guest/agent/leases.h"
@@ -88,31 +89,40 @@ class MachineBridge final : public HostBridge {
 
   void ready() override {
     lateness_.reset();
+    take_spare();
     ready_();
     await(agent_socket_, Subject::agent_socket);
     await(leases_.fd(), Subject::leases);
   }
 
-  // Until there is nothing: it is told once for each time that something came.
+  // Told again in the next turn for as long as there is something. Not here until there is nothing:
+  // a console that is flooded, or a connection that cannot be accepted, would keep the stream
+  // waiting.
   void woken() override {
     std::array<epoll_event, 4> ready{};
-    while (!over_) {
-      const int count = epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
-      if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) return;
-      for (int i = 0; i < count; ++i) {
-        handle_event(static_cast<Subject>(ready[static_cast<std::size_t>(i)].data.u64));
-      }
+    const int count = epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
+    for (int i = 0; i < count; ++i) {
+      handle_event(static_cast<Subject>(ready[static_cast<std::size_t>(i)].data.u64));
     }
   }
 
+  void accept_connection() {
+    UniqueFd connection(accept4(agent_socket_, nullptr, nullptr, SOCK_CLOEXEC));
+    if (connection) return add_control(std::move(connection));
+    if (errno != EMFILE && errno != ENFILE) return;
+    // Turned away, as one too many is: it would be told of for ever.
+    spare_.reset();
+    connection = UniqueFd(accept4(agent_socket_, nullptr, nullptr, SOCK_CLOEXEC));
+    connection.reset();
+    take_spare();
+  }
+  void take_spare() { spare_ = UniqueFd(fcntl(events_.get(), F_DUPFD_CLOEXEC, 0)); }
+
   void handle_event(Subject subject) {
     switch (subject) {
-      case Subject::agent_socket: {
-        UniqueFd connection(accept4(agent_socket_, nullptr, nullptr, SOCK_CLOEXEC));
-        if (connection) add_control(std::move(connection));
+      case Subject::agent_socket:
+        accept_connection();
         break;
-      }
       case Subject::leases:
         leases_.handle();
         over_ |= leases_.over();
@@ -137,6 +147,8 @@ class MachineBridge final : public HostBridge {
   std::function<void()> ready_;
   UniqueFd events_;
   UniqueFd lateness_;
+  // For a moment without another descriptor.
+  UniqueFd spare_;
   bool over_ = false;
 };
 
@@ -161,15 +173,16 @@ void run_machine_agent(MachineAgentParts parts) noexcept {
   const int status = parts.status.get();
   bool ready = false;
   try {
-    const int kept[] = {0,
-                        1,
-                        2,
-                        status,
-                        parts.directory.get(),
-                        parts.agent_socket.get(),
-                        parts.lease_socket.get(),
-                        parts.first_lease.get(),
-                        parts.keeper.get()};
+    std::vector<int> kept{0,
+                          1,
+                          2,
+                          status,
+                          parts.directory.get(),
+                          parts.agent_socket.get(),
+                          parts.lease_socket.get(),
+                          parts.first_lease.get(),
+                          parts.keeper.get()};
+    if (parts.image) kept.push_back(parts.image.get());
     sys::close_all_except(kept);
     sys::die_with_parent(parts.keeper.get());
     prctl(PR_SET_NAME, "casemate-vm");

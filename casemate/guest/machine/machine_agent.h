@@ -19,6 +19,9 @@ struct MachineAgentParts {
   // To the keeper: an `AgentReport` goes there, once.
   sys::UniqueFd status;
   sys::UniqueFd keeper;
+  // Kept as long as the machine lives, with the lock that it carries: what is packed of the image
+  // goes with that.
+  sys::UniqueFd image;
   // Of the hypervisor.
   SandboxIds ids;
 };

@@ -52,6 +52,7 @@ class MachineStarter final : public Starter {
         .first_lease = std::move(plan.first_lease),
         .status = std::move(agents),
         .keeper = UniqueFd(fcntl(self_.get(), F_DUPFD_CLOEXEC, 0)),
+        .image = std::move(plan.image),
         .ids = identity_->pick(),
     };
     const pid_t pid = sys::clone_process(CLONE_NEWPID);

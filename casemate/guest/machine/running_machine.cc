@@ -23,6 +23,7 @@
 #include "casemate/sys/file.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
+#include "casemate/sys/staged_file.h"
 
 namespace casemate::guest {
 namespace {
@@ -32,6 +33,8 @@ using sys::UniqueFd;
 // For a guest to start, also under emulation on a busy machine: seconds there, half of one under a
 // hypervisor. Whoever asked for the sandbox may give up earlier.
 constexpr std::chrono::seconds kStartPatience{300};
+// For a hypervisor that closed its control line to have ended.
+constexpr std::chrono::seconds kEndPatience{5};
 // Of the console, for a person.
 constexpr std::size_t kMostSaid = 2048;
 constexpr std::size_t kSaidShown = 160;
@@ -81,7 +84,8 @@ void RunningMachine::start(const std::vector<std::string>& more) {
 void RunningMachine::get_ready() {
   if (!plan_.saved.empty() && restore()) return;
   start_afresh();
-  if (plan_.saved.empty()) return;
+  // One that could not be restored now, and is not to blame, is there already.
+  if (plan_.saved.empty() || access(plan_.saved.c_str(), F_OK) == 0) return;
   try {
     save();
   } catch (const std::system_error&) {
@@ -107,38 +111,70 @@ void RunningMachine::start_afresh() {
   if (ready.error != 0) sys::throw_error(ready.error, ready.text);
 }
 
-// False where there is none, or none that can be used.
+// False where there is none, or none that can be used now.
 bool RunningMachine::restore() {
   const UniqueFd saved(open(plan_.saved.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!saved) return false;
   // Whoever removes old ones sees that it is in use.
   flock(saved.get(), LOCK_SH | LOCK_NB);
+  // What fails before it was read is not its fault, and most likely fails a fresh start too.
+  start(plan_.restored_arguments);
   try {
-    start(plan_.restored_arguments);
     control_->restore(saved.get());
     restored_ = true;
     return true;
-  } catch (const std::system_error&) {
-    // Cut short by a full disk, or another hypervisor's: the next is made anew.
-    unlink(plan_.saved.c_str());
+  } catch (const std::system_error& error) {
+    drop_saved_if_at_fault(error);
     return false;
   }
 }
 
-// Under another name until it is whole.
-void RunningMachine::save() {
-  const std::string path =
-      plan_.saved + ".new." + std::to_string(ids_.first_user.value_or(0)) + "." +
-      std::to_string(getpid()) + "." +
-      std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
-  const UniqueFd file = sys::open_at(AT_FDCWD, path.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
-  try {
-    control_->save(file.get());
-    if (rename(path.c_str(), plan_.saved.c_str()) < 0) sys::throw_errno("saving a machine");
-  } catch (...) {
-    unlink(path.c_str());
-    throw;
+// Another hypervisor's, or damaged, the next is made anew. What this machine has too little of, or
+// whoever killed the hypervisor, leaves it.
+void RunningMachine::drop_saved_if_at_fault(const std::system_error& error) noexcept {
+  bool at_fault = false;
+  switch (error.code().value()) {
+    case EREMOTEIO:
+    case EPROTO:
+    case ETIMEDOUT:
+      at_fault = true;
+      break;
+    case EPIPE:
+    case ECONNRESET:
+    case ESRCH:
+      at_fault = ended_by_itself();
+      break;
+    default:
+      break;
   }
+  if (at_fault) unlink(plan_.saved.c_str());
+}
+
+// By an exit or a crash, not by a kill from outside (the kernel's when memory ran out).
+bool RunningMachine::ended_by_itself() noexcept {
+  pollfd entry{.fd = hypervisor_.process.get(), .events = POLLIN, .revents = 0};
+  try {
+    if (sys::poll_until({&entry, 1}, std::chrono::steady_clock::now() + kEndPatience) == 0) {
+      return false;
+    }
+  } catch (const std::system_error&) {
+    return false;
+  }
+  siginfo_t end{};
+  if (waitid(P_PID, static_cast<id_t>(hypervisor_.pid), &end, WEXITED | WNOHANG | WNOWAIT) < 0) {
+    return false;
+  }
+  if (end.si_code == CLD_EXITED) return true;
+  return end.si_status == SIGSEGV || end.si_status == SIGBUS || end.si_status == SIGABRT ||
+         end.si_status == SIGILL || end.si_status == SIGFPE;
+}
+
+void RunningMachine::save() {
+  const std::size_t slash = plan_.saved.rfind('/');
+  const UniqueFd directory = sys::open_at(AT_FDCWD, plan_.saved.substr(0, slash).c_str(),
+                                          O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  sys::write_whole_file(directory.get(), plan_.saved.substr(slash + 1), 0600,
+                        [this](int file) { control_->save(file); });
 }
 
 void RunningMachine::begin(MachineStart& start) {
@@ -151,9 +187,9 @@ void RunningMachine::begin(MachineStart& start) {
   MachineStarted started{};
   try {
     started = hand_over(start);
-  } catch (const std::system_error&) {
+  } catch (const std::system_error& error) {
     if (!restored_) throw;
-    unlink(plan_.saved.c_str());
+    drop_saved_if_at_fault(error);
     start_afresh();
     started = hand_over(start);
   }

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <vector>
 
 #include "casemate/guest/agent/identity.h"
 #include "casemate/guest/machine/control_line.h"
@@ -26,8 +28,8 @@ class RunningMachine {
   // Ready for `begin`: restored from the plan's saved machine, or, where there is none yet, started
   // afresh and saved for the next.
   void get_ready();
-  // Says what it is for. A saved machine that does not answer is of no use to anybody: it is
-  // removed, and the machine started afresh.
+  // Says what it is for. Where a saved machine does not answer the machine is started afresh; one
+  // that cannot be restored by anybody is removed.
   void begin(MachineStart& start);
 
   int stream() const { return stream_.get(); }
@@ -44,6 +46,8 @@ class RunningMachine {
   void start_afresh();
   bool restore();
   void save();
+  void drop_saved_if_at_fault(const std::system_error& error) noexcept;
+  bool ended_by_itself() noexcept;
   MachineStarted hand_over(const MachineStart& start);
   void receive(void* data, std::size_t size, const char* what);
   [[noreturn]] void fail(int error, const std::string& what);

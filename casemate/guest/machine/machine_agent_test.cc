@@ -1,0 +1,133 @@
+#include "casemate/guest/machine/machine_agent.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "casemate/guest/agent/agent.h"
+#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/guest/machine/machine_messages.h"
+#include "casemate/guest/machine/machine_plan.h"
+#include "casemate/guest/stream/multiplexer.h"
+#include "casemate/sys/file.h"
+#include "casemate/sys/poll.h"
+#include "casemate/sys/process.h"
+#include "casemate/sys/socket.h"
+#include "tests/support/scratch.h"
+
+namespace casemate::guest {
+namespace {
+
+// In one line, as a plan holds it.
+std::string python_of(std::string_view program) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (const char each : program) {
+    const auto byte = static_cast<unsigned char>(each);
+    hex += {kDigits[byte >> 4U], kDigits[byte & 15U]};
+  }
+  return "exec(bytes.fromhex('" + hex + "').decode())";
+}
+
+// Its guest is ready, and silent from then on.
+constexpr char kSilent[] = R"py(
+import os, socket, struct, sys, time
+magic, left, version = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+line = socket.socket(fileno=4)
+line.sendall(b'{"QMP": {}}\n')
+line.recv(65536)
+line.sendall(b'{"return": {}}\n')
+os.write(3, struct.pack("<Qi244s", magic, 0, b""))
+while left: left -= len(os.read(3, left))
+os.write(3, struct.pack("<Qi508s", magic, 0, b""))
+os.write(3, struct.pack("<IHBB8sII", 0, 16, 1, 0, b"casemate", version, 16))
+time.sleep(1000)
+)py";
+
+sys::UniqueFd bound_socket(const std::filesystem::path& path) {
+  sys::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.native().copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  return socket;
+}
+
+// The process may have no descriptor above those that it has.
+void leave_few_descriptors(pid_t pid) {
+  unsigned long highest = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
+    highest = std::max(highest, std::stoul(entry.path().filename()));
+  }
+  const rlimit files{.rlim_cur = highest + 1, .rlim_max = highest + 1};
+  EXPECT_EQ(prlimit(pid, RLIMIT_NOFILE, &files, nullptr), 0);
+}
+
+bool is_readable(const sys::UniqueFd& descriptor) {
+  std::array<pollfd, 1> entries{pollfd{descriptor.get(), POLLIN, 0}};
+  return sys::poll_until(entries, std::chrono::steady_clock::now() + std::chrono::seconds(30)) == 1;
+}
+
+TEST(MachineAgent, TurnsAConnectionAwayThatItHasNoDescriptorFor) {
+  if (geteuid() != 0) GTEST_SKIP() << "the process that keeps a machine is root, somewhere";
+  const Scratch scratch;
+  const MachinePlan plan{
+      .program = "/usr/bin/python3",
+      .arguments = {"-c", python_of(kSilent), std::to_string(kMachineMagic),
+                    std::to_string(sizeof(MachineStart)), std::to_string(kStreamVersion)}};
+  put(scratch / kMachinePlanName, encode(plan));
+  auto [status, agents] = sys::socket_pair(sys::SocketType::seqpacket);
+  auto [lease, agents_lease] = sys::socket_pair(sys::SocketType::stream);
+  const sys::UniqueFd self = sys::open_pid(getpid());
+  const pid_t pid = sys::clone_process(CLONE_NEWPID);
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    run_machine_agent({.request = {},
+                       .directory = sys::open_at(AT_FDCWD, scratch.path().c_str(), O_PATH),
+                       .agent_socket = bound_socket(scratch / kAgentSocketName),
+                       .lease_socket = bound_socket(scratch / kLeaseSocketName),
+                       .first_lease = std::move(agents_lease),
+                       .status = std::move(agents),
+                       .keeper = sys::UniqueFd(fcntl(self.get(), F_DUPFD_CLOEXEC, 0)),
+                       .image = {},
+                       .ids = {.first_user = 0x70000000U, .first_group = 0x70000000U}});
+  }
+  agents.reset();
+  EXPECT_TRUE(is_readable(status));
+  AgentReport report{};
+  EXPECT_EQ(recv(status.get(), &report, sizeof report, MSG_DONTWAIT),
+            static_cast<ssize_t>(sizeof report));
+  EXPECT_EQ(report.error, 0) << report.text;
+  leave_few_descriptors(pid);
+  std::vector<sys::UniqueFd> connections;
+  std::vector<pollfd> entries;
+  for (int i = 0; i < 64; ++i) {
+    connections.push_back(sys::connect_to_address((scratch / kAgentSocketName).native()));
+    entries.push_back({.fd = connections.back().get(), .events = POLLIN, .revents = 0});
+  }
+  // The last one, so that those before were turned away or carried.
+  EXPECT_TRUE(is_readable(connections.back()));
+  EXPECT_GT(sys::poll_until(entries, std::chrono::steady_clock::now()), 32);
+  kill(pid, SIGKILL);
+  EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+}
+
+}  // namespace
+}  // namespace casemate::guest

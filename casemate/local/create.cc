@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "casemate/core/errors.h"
+#include "casemate/guest/agent/enclosed_agent.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/local/lease.h"
 #include "casemate/local/local_sandboxes.h"
@@ -21,9 +22,6 @@ namespace casemate::local {
 using sys::UniqueFd;
 
 namespace {
-
-// What a kernel of a sandbox's own takes for itself, beside what its programs and their files do.
-constexpr std::uint64_t kOwnKernelBytes = 192 * kMiB;
 
 template <std::size_t Bytes>
 void copy_text(char (&to)[Bytes], const std::string& from) {
@@ -63,7 +61,7 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
                 .disk_inodes = spec.resources.disk_inodes.value,
                 .enclosed = !engine_->shares_kernel()};
   Resources bounds = spec.resources;
-  if (record.enclosed) bounds.memory_bytes.value += kOwnKernelBytes;
+  if (record.enclosed) bounds.memory_bytes.value += guest::kOwnKernelBytes;
   const FileLock making =
       FileLock::wait(found.locks(), kNewLock, FileLock::Kind::shared, control, "a sweep");
   std::optional<std::uint64_t> number;

@@ -77,6 +77,17 @@ class Engine(unittest.TestCase):
         self.assertEqual(list(groups.glob(f"*/libpod_parent/libpod-{container}")), [])
         self.assertTrue(foreign.exists(), "another service's group was removed")
 
+    def test_what_an_engines_programs_left_running_ends_with_it(self):
+        program, address = self.start(HERE / "engine.py", "podman", BUILD)
+        root = Path(address.removeprefix("unix://")).parent
+        self.addCleanup(self.clear, root)
+        # As Docker's shims are left, which were started in its name and outlive it.
+        left = subprocess.Popen([f"{root}/exec/shim", "600"], executable="/bin/sleep", start_new_session=True)
+        self.addCleanup(left.wait)
+        self.addCleanup(left.kill)
+        self.await_end(program)
+        self.assertEqual(left.wait(engine.PATIENCE), -signal.SIGKILL)
+
     def test_an_engines_relay_ends_with_the_process_group_of_its_test_program(self):
         program, said = self.start(HERE / "tls_relay.py", "/nowhere/engine.sock")
         folder = Path(said.split()[1])

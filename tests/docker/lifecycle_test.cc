@@ -1,6 +1,7 @@
 // Several host processes with one engine, and one that is killed.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <boost/json.hpp>
 #include <chrono>
@@ -88,6 +89,19 @@ TEST_P(DockerLifecycle, ASandboxThatWasRemovedBehindItsHostIsMadeAnew) {
   const auto second = acquire();
   EXPECT_NE(second->info().id, first->info().id);
   EXPECT_EQ(second->exec(shell("echo works"), {}).stdout, "works\n");
+}
+
+TEST_P(DockerLifecycle, InAContainerThatHasEndedOrIsGoneThereIsNoExec) {
+  const std::string body = std::string(R"({"Image":")") + kImage +
+                           R"(","Cmd":["/bin/true"],"HostConfig":{"NetworkMode":"none"}})";
+  const auto id = engine().create("casemate-test-ended", body, {});
+  ASSERT_TRUE(id);
+  EXPECT_FALSE(engine().exec(*id, {"/bin/true"}, {})) << "which did not begin yet";
+  engine().start(*id, {});
+  while (engine().inspect(*id, {})->is_live()) usleep(20'000);
+  EXPECT_FALSE(engine().exec(*id, {"/bin/true"}, {}));
+  engine().remove(*id, {});
+  EXPECT_FALSE(engine().exec(*id, {"/bin/true"}, {}));
 }
 
 // DK-07

@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -92,6 +97,24 @@ TEST_P(DockerStream, AnotherFingerprintReplacesWhatIsIdleAndIsRefusedWhatIsBusy)
   EXPECT_THROW(first->open_call({}, {}), SandboxUnavailable);
 }
 
+// An engine may leave the connection of an exec open whose container it has removed.
+TEST_P(DockerStream, WhoHasACallOpenLearnsAtOnceThatItsSandboxWasDisposed) {
+  const auto sandbox = acquire();
+  const auto call = sandbox->open_call({}, {});
+  EXPECT_EQ(backend().dispose(key()), 1);
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_FALSE(call->close());
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+}
+
+TEST_P(DockerStream, OneThatAnotherProcessDisposedOfIsMadeAnew) {
+  const std::string first = acquire()->info().id;
+  EXPECT_EQ(make_backend()->dispose(key()), 1);
+  const auto second = acquire();
+  EXPECT_NE(second->info().id, first);
+  EXPECT_EQ(second->exec(shell("echo works"), {}).stdout, "works\n");
+}
+
 class DockerRemote : public DockerTest {};
 
 INSTANTIATE_TEST_SUITE_P(Engines, DockerRemote, testing::Values("remote"),
@@ -128,9 +151,101 @@ TEST_P(DockerRuntime, ARungIsLiftedByWhatIsSeenAndNotByAName) {
   EXPECT_EQ(seen_with("hardened"), Isolation::container);
 }
 
+// Most of root's rights over the kernel that a container shares. What a program reads of process 1
+// is what the engine gave to it.
+constexpr char kRightsOfFirst[] =
+    "with open('/proc/1/status') as status:\n"
+    "    print([line.split()[1] for line in status if line.startswith('CapPrm')][0])\n";
+constexpr char kFewRights[] = "00000000000001eb\n";
+
+TEST_P(DockerRuntime, OnThisMachinesKernelItIsNotGivenTheRightToMakeNamespacesWhateverItIsCalled) {
+  for (const char* runtime : {"", "runc", "hardened"}) {
+    DockerBackendOptions named = options();
+    named.runtime = runtime;
+    named.image = kImage;
+    const auto own = make_backend(named);
+    const auto sandbox = own->acquire(key(), spec(), {});
+    EXPECT_EQ(sandbox->info().isolation, Isolation::container) << runtime;
+    EXPECT_EQ(sandbox->exec(python(kRightsOfFirst), {}).stdout, kFewRights) << runtime;
+    own->dispose(key());
+  }
+}
+
+// A configuration is changed while an application runs.
+TEST_P(DockerRuntime, OneThatHasNoKernelOfItsOwnAnyMoreIsRefusedBeforeAnythingBegins) {
+  DockerBackendOptions named = options();
+  named.runtime = "fickle";
+  named.image = kImage;
+  const auto own = make_backend(named);
+  EXPECT_EQ(own->acquire(key(), spec(), {})->info().isolation, Isolation::hardened_container);
+  own->dispose(key());
+  const std::string socket = engine_under_test("docker").address.substr(sizeof "unix://" - 1);
+  const auto fallen = std::filesystem::path(socket).parent_path() / "fallen";
+  std::ofstream(fallen) << "from here on\n";
+  EXPECT_THROW(own->acquire(key(), spec(), {}), SandboxUnavailable);
+  EXPECT_EQ(containers().size(), 0U);
+  // Who sees it as it is now has a sandbox of the lower rung.
+  const auto other = make_backend(named);
+  EXPECT_EQ(other->acquire(key(), spec(), {})->info().isolation, Isolation::container);
+  other->dispose(key());
+  std::filesystem::remove(fallen);
+}
+
+TEST_P(DockerRuntime, WithAKernelOfItsOwnCallsDoNotSeeEachOther) {
+  DockerBackendOptions with_image = options();
+  with_image.image = kImage;
+  const auto own = make_backend(with_image);
+  const auto sandbox = own->acquire(key(), spec(), {});
+  const auto call = sandbox->open_call({}, {});
+  ExecRequest waiting = shell("echo secret > /tmp/file; echo secret > /dev/shm/file; echo; cat");
+  waiting.stdin_mode = StdinMode::piped;
+  std::unique_ptr<Process> process;
+  std::string seen;
+  waiting.on_output = [&](OutputStream, std::span<const char>) {
+    seen =
+        sandbox
+            ->exec(python("import os\n"
+                          "numbers = sorted(int(n) for n in os.listdir('/proc') if n.isdigit())\n"
+                          "print(numbers == [1, os.getpid()], os.listdir('/proc/1'))\n"
+                          "print(os.listdir('/tmp'), os.listdir('/dev/shm'))\n"
+                          "print(os.path.exists('/dev/fuse'), os.path.exists('/dev/net'))\n"),
+                   {})
+            .stdout;
+    process->close_stdin();
+  };
+  process = call->start(waiting, {});
+  EXPECT_EQ(process->wait({}).exit_code, 0);
+  EXPECT_EQ(seen, "True []\n[] []\nFalse False\n");
+  own->dispose(key());
+}
+
+// And what asks for them goes on: the engine's own bound would have ended all of the sandbox.
+TEST_P(DockerRuntime, WithAKernelOfItsOwnEachCallHasItsBoundOfProcesses) {
+  DockerBackendOptions with_image = options();
+  with_image.image = kImage;
+  const auto own = make_backend(with_image);
+  const auto sandbox = own->acquire(key(), spec(), {});
+  for (int calls = 0; calls < 2; ++calls) {
+    const ExecResult result = sandbox->exec(python("import os, signal\n"
+                                                   "made = 0\n"
+                                                   "try:\n"
+                                                   "    while made < 400:\n"
+                                                   "        if os.fork() == 0: signal.pause()\n"
+                                                   "        made += 1\n"
+                                                   "except BlockingIOError: pass\n"
+                                                   "print(made)\n"),
+                                            {});
+    // gVisor counts a few too many or too few.
+    const int made = std::atoi(result.stdout.c_str());
+    EXPECT_GE(made, 100) << result.stderr;
+    EXPECT_LE(made, 200) << result.stderr;
+  }
+  own->dispose(key());
+}
+
 class DockerStreamConformance : public DockerTest {};
 
-INSTANTIATE_TEST_SUITE_P(Engines, DockerStreamConformance, testing::Values("remote"),
+INSTANTIATE_TEST_SUITE_P(Engines, DockerStreamConformance, testing::Values("remote", "runsc"),
                          [](const auto& each) { return each.param; });
 
 TEST_P(DockerStreamConformance, PassesEveryProbe) {

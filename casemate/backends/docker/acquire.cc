@@ -101,7 +101,8 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::acquire(const SandboxKey& key,
   SandboxSpec meant = spec;
   meant.image_id.reset();
   meant.image = wanted.image.id;
-  wanted.fingerprint = spec_fingerprint(meant, guest::guest_build_id() + ' ' + options_.runtime);
+  wanted.fingerprint = spec_fingerprint(meant, guest::guest_build_id() + ' ' + options_.runtime +
+                                                   (has_own_kernel() ? " own kernel" : ""));
   // Held by this process, so nobody else had reason to make or replace it.
   const auto find_held = [&] {
     auto held = held_.find(wanted.digest);

@@ -9,6 +9,7 @@
 #include "casemate/backends/docker/labels.h"
 #include "casemate/base/json.h"
 #include "casemate/guest/agent/container_agent.h"
+#include "casemate/guest/agent/enclosed_agent.h"
 #include "casemate/guest/agent/guest_program.h"
 
 namespace casemate::docker {
@@ -20,6 +21,8 @@ namespace json = boost::json;
 // what they started, removing what they made, and letting go of these very rights.
 constexpr std::string_view kCapabilities[] = {"CHOWN",  "DAC_OVERRIDE", "FOWNER", "KILL",
                                               "SETGID", "SETUID",       "SETPCAP"};
+// Of namespaces and mounts of calls. Over this machine's kernel it would be most of root's rights.
+constexpr std::string_view kOwnKernelCapability = "SYS_ADMIN";
 // Its own processes: the agent, a call's, an exec's.
 constexpr std::uint64_t kOwnProcesses = 3;
 // Of a host, a process beside the first one; those of more hosts count among the programs.
@@ -36,11 +39,21 @@ std::string tmpfs_options(const EngineFacts& engine, std::uint64_t bytes, std::u
   return options;
 }
 
+ContainerKernel kernel_of(const ContainerWish& wish) {
+  return wish.host_kernel.empty() ? ContainerKernel::shared : ContainerKernel::own;
+}
+
 json::object tmpfs(const ContainerWish& wish) {
   json::object mounts;
-  for (const DiskShare& share : disk_shares(wish.spec)) {
+  for (const DiskShare& share : disk_shares(wish.spec, kernel_of(wish))) {
     mounts[share.path] =
         tmpfs_options(wish.engine, share.bytes, share.inodes, 01777, share.executable);
+  }
+  if (kernel_of(wish) == ContainerKernel::own) {
+    // Each call has its own over both.
+    for (const char* path : {"/tmp", "/dev/shm"}) {
+      mounts[path] = tmpfs_options(wish.engine, 64 * kKiB, kLeastInodes, 0755, false);
+    }
   }
   // Of the image's, nothing that could be written; of ours, the calls' sockets.
   mounts["/run"] = tmpfs_options(wish.engine, 64 * kKiB, kLeastInodes, 0755, false);
@@ -60,15 +73,18 @@ json::object tmpfs(const ContainerWish& wish) {
 
 }  // namespace
 
-std::vector<DiskShare> disk_shares(const SandboxSpec& spec) {
+std::vector<DiskShare> disk_shares(const SandboxSpec& spec, ContainerKernel kernel) {
   const std::uint64_t bytes = spec.resources.disk_bytes.value;
   const std::uint64_t inodes = spec.resources.disk_inodes.value;
   const auto share = [&](const char* path, std::uint64_t parts, bool executable) {
     return DiskShare{path, bytes / 16 * parts, std::max(kLeastInodes, inodes / 16 * parts),
                      executable};
   };
-  std::vector<DiskShare> shares{share("/tmp", 2, true), share("/home/user", 2, true),
-                                share("/var/tmp", 1, true), share("/dev/shm", 1, false)};
+  std::vector<DiskShare> shares{share("/home/user", 2, true), share("/var/tmp", 1, true)};
+  if (kernel == ContainerKernel::shared) {
+    shares.push_back(share("/tmp", 2, true));
+    shares.push_back(share("/dev/shm", 1, false));
+  }
   DiskShare work{spec.work_dir, bytes, inodes, true};
   for (const DiskShare& each : shares) {
     work.bytes -= each.bytes;
@@ -85,12 +101,17 @@ std::string container_body(const ContainerWish& wish) {
   for (const auto& [name, value] : wish.labels) labels[name] = value;
   json::array capabilities;
   for (const std::string_view name : kCapabilities) capabilities.emplace_back(name);
+  const bool own_kernel = kernel_of(wish) == ContainerKernel::own;
+  if (own_kernel) capabilities.emplace_back(kOwnKernelCapability);
   const guest::ContainerPlan plan{
       .work_dir = wish.spec.work_dir,
       .open_files = resources.open_files.value,
       .cpu_seconds = resources.cpu_seconds ? resources.cpu_seconds->value : 0,
       .keep_idle_ms = static_cast<std::uint64_t>(wish.spec.keep_idle.count()),
-      .first_lease_ms = static_cast<std::uint64_t>(wish.first_lease.count())};
+      .first_lease_ms = static_cast<std::uint64_t>(wish.first_lease.count()),
+      .host_kernel = wish.host_kernel,
+      .processes = resources.pids.value,
+      .directory_bytes = resources.disk_bytes.value / 8};
   json::array words;
   for (const std::string& word : guest::encode(plan)) words.emplace_back(word);
 
@@ -122,11 +143,13 @@ std::string container_body(const ContainerWish& wish) {
   }
   if (engine.bounds_memory) {
     // Files on a tmpfs are memory; what the disk bound gives does not eat the other.
-    const std::uint64_t memory = resources.memory_bytes.value + resources.disk_bytes.value;
+    const std::uint64_t kernel = own_kernel ? guest::kOwnKernelBytes : 0;
+    const std::uint64_t memory = resources.memory_bytes.value + resources.disk_bytes.value + kernel;
     host["Memory"] = memory;
     host["MemorySwap"] = memory;
   }
-  if (engine.bounds_processes) {
+  // The engine would count the threads of that kernel, which ends when it gets no more.
+  if (engine.bounds_processes && !own_kernel) {
     const std::uint64_t streams = wish.first_lease.count() > 0 ? kStreams : 0;
     host["PidsLimit"] = resources.pids.value + kOwnProcesses + streams;
   }

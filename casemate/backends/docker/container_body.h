@@ -20,7 +20,9 @@ struct DiskShare {
   std::uint64_t inodes;
   bool executable;
 };
-std::vector<DiskShare> disk_shares(const SandboxSpec& spec);
+// With a kernel of its own, /tmp and /dev/shm are each call's own and not among them.
+enum class ContainerKernel { shared, own };
+std::vector<DiskShare> disk_shares(const SandboxSpec& spec, ContainerKernel kernel);
 
 struct ContainerWish {
   const SandboxSpec& spec;
@@ -33,10 +35,15 @@ struct ContainerWish {
   std::string runtime;
   // 0: that directory is shared. Else nothing is, and so long the container waits for a stream.
   std::chrono::milliseconds first_lease{0};
+  // Not empty: containers of that runtime were seen to have a kernel of their own. Then the guest
+  // program gets the right to make namespaces and mounts, which it must not have on the kernel of
+  // the host, which this names (`ContainerPlan::host_kernel`).
+  std::string host_kernel{};
 };
 
 // The JSON of `POST /containers/create`: no network, a root that cannot be written, no capability
-// but those that the guest program needs to give each call a user of its own, every bound of the
+// but those that the guest program needs to give each call a user (and, on a kernel of its own,
+// namespaces) of its own, every bound of the
 // spec that the engine holds, and the engine's own system call filter and mandatory access control
 // as they are.
 std::string container_body(const ContainerWish& wish);

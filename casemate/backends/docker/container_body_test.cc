@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <chrono>
 #include <string>
@@ -21,6 +22,7 @@ struct Wish {
   std::map<std::string, std::string> labels{{"a", "b"}};
   std::string runtime{};
   std::chrono::milliseconds first_lease{0};
+  std::string host_kernel{};
 
   json::object body() const {
     return parse_json(container_body({.spec = spec,
@@ -29,7 +31,8 @@ struct Wish {
                                       .labels = labels,
                                       .shared_path = "/state/place",
                                       .runtime = runtime,
-                                      .first_lease = first_lease}))
+                                      .first_lease = first_lease,
+                                      .host_kernel = host_kernel}))
         .as_object();
   }
   json::object host() const { return body().at("HostConfig").as_object(); }
@@ -48,6 +51,39 @@ TEST(ContainerBody, GivesNoNetworkNoWritableRootAndFewRights) {
     EXPECT_NE(each, "SYS_PTRACE");
     EXPECT_NE(each, "NET_ADMIN");
   }
+}
+
+TEST(ContainerBody, GivesTheRightToMakeNamespacesWithAKernelOfItsOwnOnlyAndNamesTheHostsThen) {
+  Wish wish;
+  wish.runtime = "runsc";
+  wish.first_lease = std::chrono::seconds(30);
+  wish.spec.resources.pids = stated(24);
+  const auto may_make_namespaces = [&] {
+    const json::object host = wish.host();
+    const json::array& added = host.at("CapAdd").as_array();
+    return std::ranges::find(added, "SYS_ADMIN") != added.end();
+  };
+  EXPECT_FALSE(may_make_namespaces());
+  EXPECT_EQ(wish.body().at("Cmd").as_array().size(), 6U);
+  wish.host_kernel = "6.1 #1";
+  EXPECT_TRUE(may_make_namespaces());
+  const json::array words = wish.body().at("Cmd").as_array();
+  EXPECT_EQ(words.at(6), "6.1 #1");
+  EXPECT_EQ(words.at(7), "24");
+}
+
+// Of a kernel of its own the engine would count threads that no program has.
+TEST(ContainerBody, BoundsAKernelOfItsOwnByMemoryThatItHasRoomIn) {
+  Wish wish;
+  wish.host_kernel = "6.1 #1";
+  const Wish shared;
+  EXPECT_EQ(wish.host().at("Memory").to_number<std::uint64_t>(),
+            shared.host().at("Memory").to_number<std::uint64_t>() + 192 * kMiB);
+  EXPECT_FALSE(wish.host().contains("PidsLimit"));
+  EXPECT_TRUE(shared.host().contains("PidsLimit"));
+  // Each call has its own there.
+  const json::object tmpfs = wish.host().at("Tmpfs").as_object();
+  EXPECT_NE(std::string(tmpfs.at("/tmp").as_string()).find("mode=755"), std::string::npos);
 }
 
 TEST(ContainerBody, SharesOneDirectoryWithTheHostAndNothingElse) {
@@ -95,15 +131,17 @@ TEST(ContainerBody, SharesOfDiskAreTogetherWhatWasAsked) {
   for (const std::uint64_t bytes : {kMinDiskBytes, 256 * kMiB, std::uint64_t{12345678}}) {
     SandboxSpec spec;
     spec.resources.disk_bytes.value = bytes;
-    std::uint64_t sum = 0;
-    std::uint64_t inodes = 0;
-    for (const DiskShare& share : disk_shares(spec)) {
-      sum += share.bytes;
-      inodes += share.inodes;
-      EXPECT_GT(share.bytes, 0U) << share.path;
+    for (const ContainerKernel kernel : {ContainerKernel::shared, ContainerKernel::own}) {
+      std::uint64_t sum = 0;
+      std::uint64_t inodes = 0;
+      for (const DiskShare& share : disk_shares(spec, kernel)) {
+        sum += share.bytes;
+        inodes += share.inodes;
+        EXPECT_GT(share.bytes, 0U) << share.path;
+      }
+      EXPECT_EQ(sum, bytes);
+      EXPECT_EQ(inodes, spec.resources.disk_inodes.value);
     }
-    EXPECT_EQ(sum, bytes);
-    EXPECT_EQ(inodes, spec.resources.disk_inodes.value);
   }
 }
 

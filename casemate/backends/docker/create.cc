@@ -14,6 +14,7 @@
 #include "casemate/backends/docker/docker_backend_impl.h"
 #include "casemate/backends/docker/guest_volume.h"
 #include "casemate/backends/docker/labels.h"
+#include "casemate/backends/docker/own_kernel.h"
 #include "casemate/backends/docker/spec_check.h"
 #include "casemate/base/digest.h"
 #include "casemate/base/utf8.h"
@@ -86,13 +87,15 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::create(const Wanted& w
   auto labels = labels_of(wanted.key, spec, wanted.fingerprint);
   labels[std::string(kRecordLabel)] = encode_record(record);
   const std::string place = place_directory(wanted.name, record.place);
-  const std::string body = container_body({.spec = spec,
-                                           .image = wanted.image,
-                                           .engine = engine_.facts(control),
-                                           .labels = labels,
-                                           .shared_path = places().path_of(place),
-                                           .runtime = options_.runtime,
-                                           .first_lease = streams() ? kGreetPatience : kShared});
+  const std::string body =
+      container_body({.spec = spec,
+                      .image = wanted.image,
+                      .engine = engine_.facts(control),
+                      .labels = labels,
+                      .shared_path = places().path_of(place),
+                      .runtime = options_.runtime,
+                      .first_lease = streams() ? kGreetPatience : kShared,
+                      .host_kernel = has_own_kernel() ? kernel_of_this_machine() : ""});
   std::optional<std::string> id;
   const auto leave_nothing = [&] {
     try {
@@ -149,7 +152,7 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::start_and_greet(
   sys::bind_to_path(greeting.get(),
                     fmt::format("/proc/self/fd/{}/{}", directory.get(), guest::kFirstLeaseName));
   sys::start_listening(greeting.get());
-  EngineClient::Pending ended = engine_.begin_waiting(id);
+  EngineClient::Pending ended = engine_.begin_waiting(id, "next-exit");
   engine_.start(id, control);
   const auto gone = [&] {
     throw SandboxUnavailable(

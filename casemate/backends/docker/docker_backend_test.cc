@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "casemate/backends/docker/engine.h"
 #include "casemate/backends/docker/labels.h"
 #include "casemate/core/errors.h"
 #include "casemate/sys/poll.h"
@@ -21,7 +22,8 @@
 namespace casemate {
 namespace {
 
-// An engine of two containers, which ignores every filter; hears what is asked of it.
+// An engine of two containers, which ignores every filter and starts no program in them; hears what
+// is asked of it.
 class CarelessEngine {
  public:
   CarelessEngine()
@@ -43,6 +45,8 @@ class CarelessEngine {
   const std::string& path() const { return path_; }
   // Whole requests' first lines, once nobody asks any more.
   std::vector<std::string> removals;
+  // Of its containers; to be changed while nobody asks.
+  std::string state = "running";
 
  private:
   static std::string container(const std::string& id, const SandboxKey& key) {
@@ -59,17 +63,24 @@ class CarelessEngine {
     std::string request;
     char letter = 0;
     while (!request.ends_with("\r\n\r\n") && read(connection, &letter, 1) == 1) request += letter;
+    std::string status = "200 OK";
     std::string body = "{}";
     if (request.starts_with("GET /version ")) {
       body = R"({"ApiVersion":"1.41","MinAPIVersion":"1.12","Version":"1"})";
     } else if (request.find("/containers/json") != request.npos) {
       body = "[" + container("ours", {"scope", "thread", "agent"}) + "," +
              container("theirs", {"scope", "another", "agent"}) + "]";
+    } else if (request.find("/exec ") != request.npos) {
+      status = "500 Internal Server Error";
+      body = R"({"message":"no room for a program"})";
+    } else if (request.find("/ours/json") != request.npos) {
+      body = R"({"Id":"ours","State":{"Status":")" + state + R"("}})";
     } else if (request.starts_with("DELETE ")) {
       removals.push_back(request.substr(0, request.find('?')));
     }
-    const std::string reply =
-        "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+    const std::string reply = "HTTP/1.1 " + status +
+                              "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+                              body;
     static_cast<void>(send(connection, reply.data(), reply.size(), MSG_NOSIGNAL));
   }
 
@@ -90,6 +101,21 @@ TEST(DockerBackend, WhatAnEngineListsBesideWhatWasAskedForIsNotEnded) {
   EXPECT_EQ(backend.dispose_scope("scope", "thread"), 1);
   ASSERT_EQ(engine.removals.size(), 1U);
   EXPECT_EQ(engine.removals[0], "DELETE /v1.41/containers/ours");
+}
+
+// Podman says 500 of one that has ended, and so does Docker in its last moment.
+TEST(DockerEngine, AProgramThatIsNotStartedIsRefusedWhereTheContainerRunsAndElseThereIsNone) {
+  CarelessEngine careless;
+  docker::Engine engine(docker::parse_engine_address(careless.path()), nullptr, Log{});
+  try {
+    engine.exec("ours", {"/bin/true"}, {});
+    ADD_FAILURE() << "it said no";
+  } catch (const docker::EngineRefused& refused) {
+    EXPECT_EQ(refused.status(), 500U);
+    EXPECT_STREQ(refused.what(), "no room for a program");
+  }
+  careless.state = "exited";
+  EXPECT_FALSE(engine.exec("ours", {"/bin/true"}, {}));
 }
 
 }  // namespace

@@ -320,9 +320,10 @@ void Engine::start(const std::string& id, const CallControl& control) {
   expect(ask("POST", "/containers/" + id + "/start", control), {204, 304});
 }
 
-EngineClient::Pending Engine::begin_waiting(const std::string& id) {
+EngineClient::Pending Engine::begin_waiting(const std::string& id, std::string_view condition) {
   return client_.begin(
-      {.method = "POST", .target = target("/containers/" + id + "/wait?condition=next-exit", {})});
+      {.method = "POST",
+       .target = target(fmt::format("/containers/{}/wait?condition={}", id, condition), {})});
 }
 
 std::optional<AttachedStream> Engine::exec(const std::string& id,
@@ -337,17 +338,27 @@ std::optional<AttachedStream> Engine::exec(const std::string& id,
                                                            {"Tty", false},
                                                            {"User", "0:0"},
                                                            {"Cmd", std::move(program)}}));
-  // 409: it is paused, or has ended.
-  if (made.status == 404 || made.status == 409 || made.status == 500) return std::nullopt;
+  // Of one that is not there, has ended or is paused, engines answer 404, 409 or, Docker from its
+  // start on and Podman now and then, 500; so what it is now decides what was meant.
+  const auto refuse = [&](const EngineReply& reply) {
+    const auto found = inspect(id, control);
+    if (found && found->state == "running") throw EngineRefused(reply.status, words_of(reply));
+  };
+  if (made.status >= 400) {
+    refuse(made);
+    return std::nullopt;
+  }
   expect(made, {200, 201});
+  std::optional<EngineClient::Pending> end;
+  if (address().kind == EngineAddress::Kind::unix_socket) end = begin_waiting(id, "not-running");
   EngineReply reply;
   auto stream =
       client_.attach({.method = "POST",
                       .target = target("/exec/" + text(parse(made.body), "Id") + "/start", control),
                       .body = serialise_json(json::object{{"Detach", false}, {"Tty", false}})},
-                     reply, log_, control);
-  if (stream || reply.status == 404 || reply.status == 409) return stream;
-  throw EngineRefused(reply.status, words_of(reply));
+                     std::move(end), reply, log_, control);
+  if (!stream) refuse(reply);
+  return stream;
 }
 
 namespace {

@@ -100,9 +100,9 @@ class Engine {
   std::optional<std::string> create(const std::string& name, const std::string& body,
                                     const CallControl& control);
   void start(const std::string& id, const CallControl& control);
-  // Has an answer once the container, which is not started yet, has ended again. Over a Unix
-  // socket.
-  EngineClient::Pending begin_waiting(const std::string& id);
+  // Has an answer once the container has ended; "next-exit" for one that is not started yet, and
+  // "not-running" for one that was. Over a Unix socket.
+  EngineClient::Pending begin_waiting(const std::string& id, std::string_view condition);
   // Runs a program beside the container's first process, as user 0, and gives its standard streams.
   // Absent: the container is not there, or does not run.
   std::optional<AttachedStream> exec(const std::string& id, const std::vector<std::string>& words,

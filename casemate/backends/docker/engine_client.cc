@@ -274,7 +274,8 @@ EngineReply EngineClient::send(const EngineRequest& request, const CallControl& 
   });
 }
 
-std::optional<AttachedStream> EngineClient::attach(const EngineRequest& request, EngineReply& reply,
+std::optional<AttachedStream> EngineClient::attach(const EngineRequest& request,
+                                                   std::optional<Pending> end, EngineReply& reply,
                                                    const Log& log,
                                                    const CallControl& control) const {
   return with_stream(request, control, [&](auto connected) -> std::optional<AttachedStream> {
@@ -289,8 +290,17 @@ std::optional<AttachedStream> EngineClient::attach(const EngineRequest& request,
     near.assign(asio::local::stream_protocol(), theirs.get(), error);
     if (error) unreachable(address_, error.message());
     static_cast<void>(theirs.release());
-    auto carrier = std::make_unique<StreamCarrier<Stream>>(std::move(io), std::move(stream),
-                                                           std::move(near), std::move(behind), log);
+    asio::posix::stream_descriptor ended(*io);
+    if (end) {
+      UniqueFd watched(fcntl(end->descriptor(), F_DUPFD_CLOEXEC, 3));
+      if (!watched) unreachable(address_, std::strerror(errno));
+      ended.assign(watched.get(), error);
+      if (error) unreachable(address_, error.message());
+      static_cast<void>(watched.release());
+    }
+    auto carrier = std::make_unique<StreamCarrier<Stream>>(
+        std::move(io), std::move(stream), std::move(near),
+        ContainersEnd{std::move(end), std::move(ended)}, std::move(behind), log);
     return AttachedStream(guest::StreamEnd::of(std::move(ours)), std::move(carrier));
   });
 }

@@ -64,13 +64,16 @@ class EngineClient {
   // `SandboxTimeout` and `SandboxCancelled` by `control`. Every status is a reply.
   EngineReply send(const EngineRequest& request, const CallControl& control) const;
 
+  class Pending;
+
   // Sends a request upon which the connection is to become a stream, and gives that. Throws as
-  // `send`; `reply` gets the answer of an engine that says no, and there is no stream then.
-  std::optional<AttachedStream> attach(const EngineRequest& request, EngineReply& reply,
-                                       const Log& log, const CallControl& control) const;
+  // `send`; `reply` gets the answer of an engine that says no, and there is no stream then. With
+  // the answer of `end`, where there is one, the stream is over whatever the connection does.
+  std::optional<AttachedStream> attach(const EngineRequest& request, std::optional<Pending> end,
+                                       EngineReply& reply, const Log& log,
+                                       const CallControl& control) const;
 
   // Sends a request whose answer comes when something happens, over a Unix socket.
-  class Pending;
   Pending begin(const EngineRequest& request) const;
 
  private:

@@ -144,6 +144,34 @@ TEST(EngineClient, AnAnswerThatIsWaitedForIsSeenWhenItsBodyBegins) {
   EXPECT_TRUE(pending.has_answer());
 }
 
+// Docker does so now and then with gVisor's runsc.
+TEST(EngineClient, AStreamIsOverWithItsContainerThoughItsConnectionStaysOpen) {
+  const auto [ours, theirs] = sys::socket_pair(sys::SocketType::stream);
+  FakeEngine waiting([far = theirs.get()](int connection) {
+    char letter = 0;
+    EXPECT_EQ(read(far, &letter, 1), 1);
+    say(connection, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+  });
+  FakeEngine open([](int connection) {
+    say(connection, "HTTP/1.1 101 UPGRADED\r\n\r\n");
+    char letter = 0;
+    while (read(connection, &letter, 1) > 0) {
+    }
+  });
+  EngineReply reply;
+  auto stream = open.client().attach({.method = "POST", .target = "/exec/1/start"},
+                                     waiting.client().begin({.method = "POST", .target = "/wait"}),
+                                     reply, {}, {});
+  ASSERT_TRUE(stream);
+  const guest::StreamEnd end = stream->take_end();
+  pollfd entry{end.in.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&entry, 1, 0), 0);
+  say(ours.get(), "x");
+  EXPECT_EQ(poll(&entry, 1, 20'000), 1);
+  char letter = 0;
+  EXPECT_EQ(read(end.in.get(), &letter, 1), 0);
+}
+
 TEST(EngineClient, EncodesWhatATargetCannotHold) {
   EXPECT_EQ(encode_for_target("a-Z_0.~"), "a-Z_0.~");
   EXPECT_EQ(encode_for_target("a/b c\"{}"), "a%2Fb%20c%22%7B%7D");

@@ -1,10 +1,11 @@
 // Whether sandboxes of the runtime that was named have a kernel of their own, by what can be seen
 // of one: never by what it is called.
 
+#include "casemate/backends/docker/own_kernel.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <exception>
@@ -31,12 +32,6 @@ namespace {
 // A start, and with a runtime that brings a kernel that takes a while.
 constexpr std::chrono::seconds kPatience{60};
 
-std::string kernel_of_this_machine() {
-  utsname names{};
-  if (uname(&names) < 0) return "";
-  return std::string(names.release) + " " + names.version;
-}
-
 // Whether a process of this machine, as far as it shows them, was started with that word.
 bool is_seen_here(const std::string& word) {
   for (const std::string& name : sys::list_directory_at(AT_FDCWD, "/proc")) {
@@ -52,10 +47,27 @@ bool is_seen_here(const std::string& word) {
 // That this process would see a sandbox's processes if this kernel ran them.
 bool sees_first_process(const Sandbox& sandbox) {
   const auto first = sandbox.first_process();
-  return first && access(fmt::format("/proc/{}/cmdline", *first).c_str(), R_OK) == 0;
+  return first && is_process_of_container(*first, sandbox.info().id);
 }
 
 }  // namespace
+
+std::string docker::kernel_of_this_machine() {
+  utsname names{};
+  if (uname(&names) < 0) return "";
+  return std::string(names.release) + " " + names.version;
+}
+
+bool docker::is_process_of_container(int process, std::string_view id) noexcept try {
+  for (const char* file : {"cmdline", "cgroup"}) {
+    const auto text = sys::read_file_if_there(
+        AT_FDCWD, fmt::format("/proc/{}/{}", process, file).c_str(), 64 * 1024);
+    if (text && text->find(id) != text->npos) return true;
+  }
+  return false;
+} catch (const std::exception&) {
+  return false;
+}
 
 bool DockerBackend::Impl::has_own_kernel() noexcept {
   if (options_.runtime.empty() || engine_.address().kind != EngineAddress::Kind::unix_socket) {
@@ -106,7 +118,8 @@ bool DockerBackend::Impl::see_own_kernel(const SandboxKey& key) {
   const ExecResult result = process->wait(control);
   if (result.exit_code != 0 || !kernel.ends_with('\n')) return false;
   kernel.pop_back();
-  return kernel != kernel_of_this_machine() && sees_first_process(*sandbox) && !is_here;
+  const std::string here = kernel_of_this_machine();
+  return !here.empty() && kernel != here && sees_first_process(*sandbox) && !is_here;
 }
 
 }  // namespace casemate

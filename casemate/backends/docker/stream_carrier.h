@@ -7,6 +7,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
@@ -14,25 +15,35 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "casemate/backends/docker/attached_output.h"
 #include "casemate/backends/docker/attached_stream.h"
+#include "casemate/backends/docker/engine_client.h"
 #include "casemate/base/log.h"
 
 namespace casemate::docker {
 
-// `io` is the context of `stream` and of `near`. `first` came behind the engine's answer.
+// An answer of the engine's that comes with the container's end, and its descriptor once more: an
+// engine may leave the connection of an exec open that ended with its container.
+struct ContainersEnd {
+  std::optional<EngineClient::Pending> answer;
+  boost::asio::posix::stream_descriptor descriptor;
+};
+
+// `io` is the context of `stream`, `near` and `end`. `first` came behind the engine's answer.
 template <typename Stream>
 class StreamCarrier final : public AttachedStream::Carrier {
  public:
   using Local = boost::asio::local::stream_protocol::socket;
   StreamCarrier(std::unique_ptr<boost::asio::io_context> io, std::unique_ptr<Stream> stream,
-                Local near, std::string first, Log log)
+                Local near, ContainersEnd end, std::string first, Log log)
       : io_(std::move(io)),
         stream_(std::move(stream)),
         near_(std::move(near)),
+        end_(std::move(end)),
         timer_(*io_),
         first_(std::move(first)),
         output_(std::move(log)) {}
@@ -41,6 +52,7 @@ class StreamCarrier final : public AttachedStream::Carrier {
     try {
       if (take(first_)) {
         read_near();
+        if (end_.answer) await_end();
         io_->run();
       }
     } catch (const std::exception& error) {
@@ -83,6 +95,13 @@ class StreamCarrier final : public AttachedStream::Carrier {
                                if (error || !take({from_far_.data(), count})) io_->stop();
                              });
   }
+  void await_end() {
+    end_.descriptor.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                               [this](const Error& error) {
+                                 if (error || end_.answer->has_answer()) return io_->stop();
+                                 await_end();
+                               });
+  }
   void read_near() {
     near_.async_read_some(boost::asio::buffer(from_near_),
                           [this](const Error& error, std::size_t count) {
@@ -101,6 +120,7 @@ class StreamCarrier final : public AttachedStream::Carrier {
   std::unique_ptr<boost::asio::io_context> io_;
   std::unique_ptr<Stream> stream_;
   Local near_;
+  ContainersEnd end_;
   boost::asio::steady_timer timer_;
   std::string first_;
   AttachedOutput output_;

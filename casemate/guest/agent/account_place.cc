@@ -39,8 +39,6 @@ using Clock = std::chrono::steady_clock;
 constexpr char kHome[] = "/home/user";
 // Root's, on a file system of its own: what is bound here stays what it is.
 constexpr char kSocketDirectory[] = "/casemate/calls";
-// Version 1, as gVisor has it.
-constexpr char kProcessGroups[] = "/sys/fs/cgroup/pids";
 // Past so many tries to kill what descends from an exec, all of its call is killed.
 constexpr int kPatientKills = 8;
 // A process that SIGKILL does not end in this time hangs in the kernel: its end is not known.

@@ -13,6 +13,10 @@
 
 namespace casemate::guest {
 
+// Where a container with a kernel of its own has the hierarchy that counts processes; of version 1,
+// as gVisor has it.
+inline constexpr char kProcessGroups[] = "/sys/fs/cgroup/pids";
+
 // A place whose boundary somebody else drew: an engine's container with no right but those to
 // change and use user ids, in which no namespace can be made (but see `Config::own_kernel`). There
 // a user id (and a group id of the same number) of its own is each call's scope: when the call

@@ -17,6 +17,8 @@
 
 #include "casemate/guest/agent/account_calls.h"
 #include "casemate/guest/agent/agent.h"
+#include "casemate/guest/agent/enclosed_agent.h"
+#include "casemate/guest/agent/enclosed_mounts.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent/leases.h"
 #include "casemate/sys/error.h"
@@ -39,14 +41,28 @@ UniqueFd bind_in_shared(const char* name) {
   return socket;
 }
 
+// By who a process is counted there may be no hierarchy that this root may write to: a kernel in a
+// virtual machine bounds all of the container.
+bool counts_processes() noexcept {
+  return access((std::string(kProcessGroups) + "/cgroup.procs").c_str(), W_OK) == 0;
+}
+
+AccountPlace::Config place_of(const ContainerPlan& plan) {
+  AccountPlace::Config config{
+      .work_dir = plan.work_dir, .open_files = plan.open_files, .cpu_seconds = plan.cpu_seconds};
+  if (plan.host_kernel.empty()) return config;
+  config.own_kernel = true;
+  if (counts_processes()) config.processes = plan.processes;
+  config.directory_bytes = plan.directory_bytes;
+  return config;
+}
+
 class ContainerAgent {
  public:
   ContainerAgent(const ContainerPlan& plan, UniqueFd first_lease)
       : socket_(bind_in_shared(kAgentSocketName)),
         leases_(bind_in_shared(kLeaseSocketName), std::move(first_lease), plan.keep_idle_ms),
-        calls_({.work_dir = plan.work_dir,
-                .open_files = plan.open_files,
-                .cpu_seconds = plan.cpu_seconds}) {
+        calls_(place_of(plan)) {
     sys::start_listening(socket_.get());
     leases_.start_listening();
   }
@@ -120,6 +136,13 @@ int run_container_agent(const ContainerPlan& plan) noexcept {
     sys::make_undumpable();
     prctl(PR_SET_NAME, "casemate-agent");
     umask(0);
+    if (!plan.host_kernel.empty()) {
+      // The rights that go with it are none that a container of this kernel's may have.
+      if (kernel_of_this_process() == plan.host_kernel) {
+        sys::throw_error(EPERM, "beginning on the host's kernel");
+      }
+      remove_devices();
+    }
     if (plan.first_lease_ms > 0) return serve_alone(plan);
     UniqueFd lease = sys::connect_to_address(shared_path(kFirstLeaseName));
     reports.reset(fcntl(lease.get(), F_DUPFD_CLOEXEC, 3));

@@ -6,6 +6,10 @@
 
 namespace casemate::guest {
 
+// What a kernel of a sandbox's own takes of memory for itself, beside what its programs and their
+// files do.
+inline constexpr std::uint64_t kOwnKernelBytes = 192 * 1024 * 1024;
+
 // What its keeper gives to the first process of a place with a kernel of its own.
 struct EnclosedPlan {
   std::string work_dir;

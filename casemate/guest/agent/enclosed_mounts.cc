@@ -51,6 +51,8 @@ void remove_devices() {
   const sys::UniqueFd devices = sys::open_at(AT_FDCWD, "/dev", O_PATH | O_DIRECTORY);
   for (const std::string& name : sys::list_directory_at(devices.get(), ".")) {
     if (std::ranges::find(kDevices, name) != kDevices.end()) continue;
+    // What an engine mounted there, as queues that all calls would share.
+    umount2(("/dev/" + name).c_str(), MNT_DETACH);
     if (const int error = remove_tree(devices.get(), name)) {
       sys::throw_error(error, "removing the device " + name);
     }

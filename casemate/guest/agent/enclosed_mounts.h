@@ -16,7 +16,8 @@ void mount_call_directories(std::uint64_t bytes);
 void mount_own_processes();
 
 // Removes from /dev what is no harmless device: that kernel's own ways to file systems and networks
-// of programs.
+// of programs, and what is mounted there beside terminals and shared memory. Where the caller has
+// no mount namespace that was just made, that is gone for all of the container.
 void remove_devices();
 
 }  // namespace casemate::guest

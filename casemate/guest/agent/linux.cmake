@@ -84,7 +84,7 @@ casemate_module(guest_linux
             linux_place.cc patient_listener.cc refusals.cc rootfs.cc runtime_starter.cc seccomp.cc seclusion.cc "${seccomp_program}"
     PUBLIC casemate_guest_agent casemate_guest_support casemate_sys)
 
-casemate_test(guest_linux FILES container_config_test.cc enclosure_config_test.cc identity_test.cc leases_test.cc DEPS Boost::json)
+casemate_test(guest_linux FILES container_config_test.cc enclosed_mounts_test.cc enclosure_config_test.cc identity_test.cc leases_test.cc DEPS Boost::json)
 
 # Virtual machines: what keeps one on the host, and its first process inside.
 casemate_module(guest_machine

@@ -15,7 +15,7 @@
 //   machine                               pid 1 of such a machine
 //   stream AGENT_SOCKET [PORT]            beside an agent, the end of a multiplexed stream: its
 //                                         standard input and output, or a serial port's file
-//   container WORK_DIR FILES SECONDS IDLE FIRST
+//   container WORK_DIR FILES SECONDS IDLE FIRST [KERNEL PROCESSES BYTES]
 //                                         the first process of an engine's container, with what the
 //                                         host wrote on its command line (container_agent.h)
 //   facts WORD                            what kernel runs it, as a line; then waits for the end of
@@ -134,17 +134,25 @@ std::optional<std::uint64_t> number(std::string_view text) {
 
 // As `encode(ContainerPlan)` writes them.
 std::optional<ContainerPlan> container_plan(const std::vector<std::string>& words) {
-  if (words.size() != 5) return std::nullopt;
+  if (words.size() != 5 && words.size() != 8) return std::nullopt;
   const auto files = number(words[1]);
   const auto seconds = number(words[2]);
   const auto idle = number(words[3]);
   const auto first = number(words[4]);
   if (!files || !seconds || !idle || !first) return std::nullopt;
-  return ContainerPlan{.work_dir = words[0],
-                       .open_files = *files,
-                       .cpu_seconds = *seconds,
-                       .keep_idle_ms = *idle,
-                       .first_lease_ms = *first};
+  ContainerPlan plan{.work_dir = words[0],
+                     .open_files = *files,
+                     .cpu_seconds = *seconds,
+                     .keep_idle_ms = *idle,
+                     .first_lease_ms = *first};
+  if (words.size() == 5) return plan;
+  const auto processes = number(words[6]);
+  const auto bytes = number(words[7]);
+  if (words[5].empty() || !processes || !bytes) return std::nullopt;
+  plan.host_kernel = words[5];
+  plan.processes = *processes;
+  plan.directory_bytes = *bytes;
+  return plan;
 }
 
 // As `encode(EnclosedPlan)` writes them.

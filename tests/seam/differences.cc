@@ -66,7 +66,8 @@ std::vector<Difference> of_runsc(const std::string& runsc) {
 const std::vector<Difference>& differences() {
   static const std::vector<Difference> all = [] {
     std::vector<Difference> list = of_engine("docker");
-    for (const std::vector<Difference>& more : {of_engine("podman"), of_runsc("oci_runsc")}) {
+    for (const std::vector<Difference>& more :
+         {of_engine("podman"), of_runsc("oci_runsc"), of_runsc("docker_runsc")}) {
       list.insert(list.end(), more.begin(), more.end());
     }
     list.push_back({"podman", kEveryScenario, "limits_not_held: []", "limits_not_held: [\"disk\"]",

@@ -88,10 +88,16 @@ Made make_oci(const std::string& runtime, const std::filesystem::path& state) {
 Made make_docker(const std::string& kind, const std::filesystem::path& state) {
   const docker_tests::EngineUnderTest& engine = docker_tests::engine_under_test(kind);
   if (engine.address.empty()) return {.missing = engine.missing, .failure = engine.failure};
-  return tried(std::make_shared<DockerBackend>(DockerBackendOptions{.host = engine.address,
-                                                                    .image = docker_tests::kImage,
-                                                                    .pull = DockerPull::never,
-                                                                    .state_dir = state.string()}));
+  if (kind == "runsc" && !oci::find_program(kind, kSearch)) {
+    return {.missing = "the OCI runtime runsc is not installed"};
+  }
+  DockerBackendOptions options;
+  options.host = engine.address;
+  if (kind == "runsc") options.runtime = kind;
+  options.image = docker_tests::kImage;
+  options.pull = DockerPull::never;
+  options.state_dir = state.string();
+  return tried(std::make_shared<DockerBackend>(std::move(options)));
 }
 
 // This machine's python3 and what it needs: a machine shares no files with the host.
@@ -125,18 +131,23 @@ BackendUnderTest oci_with(const std::string& runtime) {
           [runtime](const std::filesystem::path& state) { return make_oci(runtime, state); }};
 }
 
-BackendUnderTest engine_of(const std::string& kind) {
-  return {kind, [kind](const std::filesystem::path& state) { return make_docker(kind, state); }};
+BackendUnderTest engine_of(const std::string& name, const std::string& kind) {
+  return {name, [kind](const std::filesystem::path& state) { return make_docker(kind, state); }};
 }
 
 }  // namespace
 
 const std::vector<BackendUnderTest>& backends_under_test() {
   static const std::vector<BackendUnderTest> all{
-      {kReference, make_linux},  oci_with("crun"),
-      oci_with("runc"),          oci_with("runsc"),
-      engine_of("docker"),       engine_of("podman"),
-      {"microvm", make_microvm}, {kWithoutABoundary, make_plain},
+      {kReference, make_linux},
+      oci_with("crun"),
+      oci_with("runc"),
+      oci_with("runsc"),
+      engine_of("docker", "docker"),
+      engine_of("docker_runsc", "runsc"),
+      engine_of("podman", "podman"),
+      {"microvm", make_microvm},
+      {kWithoutABoundary, make_plain},
   };
   return all;
 }

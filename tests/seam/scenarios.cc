@@ -147,6 +147,15 @@ with open("small", "w") as file:
 fill()
 )";
 
+// Without a word of its own about it.
+constexpr char kDiskExceeded[] = R"(
+import sys
+sys.excepthook = lambda kind, error, trace: None
+with open("big", "wb", buffering=0) as file:
+    while True:
+        file.write(b"x" * 65536)
+)";
+
 constexpr char kOpenFiles[] = R"(
 import errno, os, resource
 print(resource.getrlimit(resource.RLIMIT_NOFILE))
@@ -312,6 +321,7 @@ const std::vector<Scenario>& scenarios() {
         {.name = "memory", .program = kMemory, .uses_up = Limit::memory},
         {.name = "pids", .program = kPids, .uses_up = Limit::pids},
         {.name = "disk", .program = kDisk, .uses_up = Limit::disk},
+        {.name = "disk_exceeded", .program = kDiskExceeded},
         {.name = "open_files", .program = kOpenFiles},
         {.name = "timeout",
          .program = kForever,

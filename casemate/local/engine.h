@@ -41,6 +41,10 @@ class Engine {
   // by its control groups: calls have none, and pid 1 of the sandbox is no process of this machine.
   virtual bool shares_kernel() const { return true; }
 
+  // Whether its keeper makes several sandboxes at a time, so that one that hangs as it starts holds
+  // up no other. Never changes.
+  virtual bool starts_side_by_side() const { return true; }
+
   // Beside the spec, what a sandbox is made with; another one replaces an idle sandbox.
   virtual std::string build() const = 0;
 

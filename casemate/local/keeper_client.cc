@@ -2,19 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <memory>
-#include <stop_token>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -25,7 +21,6 @@
 #include "casemate/local/diagnosis.h"
 #include "casemate/local/subordinate_ids.h"
 #include "casemate/sys/error.h"
-#include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
 
 namespace casemate::local {
@@ -100,20 +95,6 @@ class SpawnPlan {
   posix_spawnattr_t attributes_;
 };
 
-// Waits for the socket, the deadline or the stop.
-void wait_readable(int socket, const CallControl& control, std::string_view what) {
-  // Where there is no descriptor left a sandbox can still be given up.
-  UniqueFd stopped;
-  if (control.stop.stop_possible()) stopped = sys::make_event();
-  const std::stop_callback callback(control.stop, [&] { sys::raise_event(stopped.get()); });
-  std::vector<pollfd> entries{{.fd = socket, .events = POLLIN, .revents = 0},
-                              {.fd = stopped.get(), .events = POLLIN, .revents = 0}};
-  const int ready = sys::poll_until(entries, control.deadline);
-  if (entries[0].revents != 0) return;
-  if (ready == 0) throw SandboxTimeout(fmt::format("the deadline came while {}", what));
-  throw SandboxCancelled(fmt::format("cancelled while {}", what));
-}
-
 [[noreturn]] void refuse(std::string_view what, const char* failure, int error) {
   Remedy remedy = remedy_for(failure, error, look_at_host());
   const std::string hint = remedy.hint.empty()
@@ -121,6 +102,21 @@ void wait_readable(int socket, const CallControl& control, std::string_view what
                                : remedy.hint;
   throw Carrying<SandboxUnavailable, Remedy>(
       SandboxUnavailable(fmt::format("{}: {}", what, failure), hint), std::move(remedy));
+}
+
+bool give_up_to(KeeperConnection& keeper, std::uint64_t number) noexcept {
+  try {
+    KeeperConnection::Waiting waiting(keeper, number);
+    const guest::GiveUpSandbox message{.number = number};
+    keeper.send({reinterpret_cast<const char*>(&message), sizeof message}, {});
+    CallControl patience;
+    patience.deadline = std::chrono::steady_clock::now() + kGiveUpPatience;
+    while (waiting.receive(patience).error != ECANCELED) {
+    }
+    return true;
+  } catch (const std::exception&) {
+    return false;  // the keeper ends it yet, or its own end does
+  }
 }
 
 // A failure of the connection itself; any other is of this process.
@@ -149,43 +145,58 @@ std::string provider_hint(const std::system_error& error) {
 
 std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const int> descriptors,
                                    const CallControl& control) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  if (!control.deadline) {
-    lock.lock();
-  } else if (!lock.try_lock_until(*control.deadline)) {
-    throw SandboxTimeout("the deadline came while other sandboxes were being made");
+  std::unique_lock making(making_, std::defer_lock);
+  if (starts_ == Starts::one_at_a_time) {
+    if (!control.deadline) {
+      making.lock();
+    } else if (!making.try_lock_until(*control.deadline)) {
+      throw SandboxTimeout("the deadline came while other sandboxes were being made");
+    }
   }
   for (int attempt = 1;; ++attempt) {
-    start_if_needed();
-    request.number = ++last_number_;
+    std::shared_ptr<KeeperConnection> keeper;
+    {
+      const std::lock_guard lock(mutex_);
+      start_if_needed();
+      keeper = keeper_;
+      request.number = ++last_number_;
+    }
     try {
-      const std::span<const char> bytes(reinterpret_cast<const char*>(&request), sizeof request);
-      sys::send_message(socket_.get(), bytes, descriptors, sys::Blocking::yes);
-      const guest::KeeperAnswer answer = receive(request.number, control);
-      reap_launcher();
-      if (answer.error == 0) {
-        identity_ = answer.text;
-        return request.number;
-      }
-      refuse("a sandbox could not be made", answer.text, answer.error);
+      return create_once(request, descriptors, *keeper, control);
     } catch (const std::system_error& error) {
       if (!says_that_it_ended(error)) {
-        give_up_locked(request.number);
+        give_up_to(*keeper, request.number);
         throw SandboxUnavailable(fmt::format("asking for a sandbox: {}", error.what()),
                                  provider_hint(error));
       }
-      hear_last_words();
-      // It was killed. Everything it had made ends with it, so a second try starts clean.
-      socket_.reset();
-      reap_launcher();
+      // It was killed, or could not begin. Everything it had made ends with it, so a second try
+      // starts clean.
+      const auto last_words = keeper->last_words();
+      forget(keeper);
+      if (last_words) {
+        refuse("the keeper of sandboxes did not start", last_words->text, last_words->error);
+      }
       if (attempt == 2) {
         throw SandboxUnavailable(fmt::format("the keeper of sandboxes ended: {}", error.what()));
       }
     } catch (const SandboxError&) {
-      give_up_locked(request.number);
+      give_up_to(*keeper, request.number);
       throw;
     }
   }
+}
+
+std::uint64_t KeeperClient::create_once(guest::CreateSandbox& request,
+                                        std::span<const int> descriptors, KeeperConnection& keeper,
+                                        const CallControl& control) {
+  KeeperConnection::Waiting waiting(keeper, request.number);
+  keeper.send({reinterpret_cast<const char*>(&request), sizeof request}, descriptors);
+  const guest::KeeperAnswer answer = waiting.receive(control);
+  if (answer.error != 0) refuse("a sandbox could not be made", answer.text, answer.error);
+  const std::lock_guard lock(mutex_);
+  reap_launcher();
+  identity_ = answer.text;
+  return request.number;
 }
 
 std::string KeeperClient::identity() {
@@ -194,25 +205,14 @@ std::string KeeperClient::identity() {
 }
 
 bool KeeperClient::give_up(std::uint64_t number) noexcept {
-  const std::lock_guard lock(mutex_);
-  return give_up_locked(number);
-}
-
-bool KeeperClient::give_up_locked(std::uint64_t number) noexcept {
-  // Then what it had made ends with it. A newer one answers for a number that it does not know.
-  if (!socket_ || owner_ != getpid()) return false;
-  try {
-    const guest::GiveUpSandbox message{.number = number};
-    sys::send_message(socket_.get(), {reinterpret_cast<const char*>(&message), sizeof message}, {},
-                      sys::Blocking::yes);
-    CallControl patience;
-    patience.deadline = std::chrono::steady_clock::now() + kGiveUpPatience;
-    while (receive(number, patience).error != ECANCELED) {
-    }
-    return true;
-  } catch (const std::exception&) {
-    return false;  // the keeper ends it yet, or its own end does
+  std::shared_ptr<KeeperConnection> keeper;
+  {
+    const std::lock_guard lock(mutex_);
+    // Then what it had made ends with it. A newer one answers for a number that it does not know.
+    if (!keeper_ || owner_ != getpid()) return false;
+    keeper = keeper_;
   }
+  return give_up_to(*keeper, number);
 }
 
 KeeperClient::~KeeperClient() {
@@ -221,14 +221,15 @@ KeeperClient::~KeeperClient() {
 }
 
 void KeeperClient::start_ahead() {
-  // Where another thread is making a sandbox the keeper is there.
+  // Where another thread starts one it will be there.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock) start_if_needed();
 }
 
+// Under the lock.
 void KeeperClient::start_if_needed() {
   std::vector<std::string> arguments = arguments_();
-  if (socket_ && owner_ == getpid() && arguments == started_with_) return;
+  if (keeper_ && owner_ == getpid() && arguments == started_with_) return;
   try {
     auto [ours, keepers] = sys::socket_pair(sys::SocketType::seqpacket);
     const UniqueFd socket = move_up(keepers);
@@ -237,27 +238,18 @@ void KeeperClient::start_if_needed() {
     reap_launcher();
     launcher_ = plan.start(socket.get(), program.get(), arguments);
     started_with_ = std::move(arguments);
-    socket_ = std::move(ours);
+    keeper_ = std::make_shared<KeeperConnection>(std::move(ours));
     owner_ = getpid();
   } catch (const std::system_error& error) {
     refuse("the keeper of sandboxes did not start", error.what(), error.code().value());
   }
 }
 
-// Throws `SandboxUnavailable` where the keeper said why it could not begin, before it ended. Its
-// end with requests unread comes first, once, as an error of the connection.
-void KeeperClient::hear_last_words() {
-  for (int attempt = 0; attempt < 3; ++attempt) {
-    guest::KeeperAnswer answer{};
-    const ssize_t size = recv(socket_.get(), &answer, sizeof answer, MSG_DONTWAIT);
-    if (size < 0 && errno == ECONNRESET) continue;
-    if (size != sizeof answer) return;
-    if (answer.number != 0) continue;
-    answer.text[sizeof answer.text - 1] = '\0';
-    socket_.reset();
-    reap_launcher();
-    refuse("the keeper of sandboxes did not start", answer.text, answer.error);
-  }
+// Another thread may have started the next meanwhile.
+void KeeperClient::forget(const std::shared_ptr<KeeperConnection>& keeper) {
+  const std::lock_guard lock(mutex_);
+  if (keeper_ == keeper) keeper_.reset();
+  reap_launcher();
 }
 
 // Its child, the keeper, goes on. Where the application reaps every child itself, or ignores
@@ -267,24 +259,6 @@ void KeeperClient::reap_launcher() {
   while (waitpid(launcher_, nullptr, 0) < 0 && errno == EINTR) {
   }
   launcher_ = -1;
-}
-
-// Answers to requests that were given up on are passed over.
-guest::KeeperAnswer KeeperClient::receive(std::uint64_t number, const CallControl& control) {
-  while (true) {
-    wait_readable(socket_.get(), control, "a sandbox was being made");
-    guest::KeeperAnswer answer{};
-    const sys::ReceivedMessage message = sys::receive_message(
-        socket_.get(), {reinterpret_cast<char*>(&answer), sizeof answer}, sys::Blocking::no);
-    if (message.would_block) continue;
-    if (message.bytes == 0) sys::throw_error(EPIPE, "hearing from the keeper");
-    if (message.bytes != sizeof answer) sys::throw_error(EPROTO, "hearing from the keeper");
-    answer.text[sizeof answer.text - 1] = '\0';
-    if (answer.number == 0) {
-      refuse("the keeper of sandboxes did not start", answer.text, answer.error);
-    }
-    if (answer.number == number) return answer;
-  }
 }
 
 }  // namespace casemate::local

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -13,7 +14,7 @@
 
 #include "casemate/core/control.h"
 #include "casemate/guest/agent/keeper_messages.h"
-#include "casemate/sys/unique_fd.h"
+#include "casemate/local/keeper_connection.h"
 
 namespace casemate::local {
 
@@ -22,14 +23,18 @@ namespace casemate::local {
 std::string provider_hint(const std::system_error& error);
 
 // The host's end of its keeper: started at the first need, started anew when it died, never a
-// child of this process. Thread-safe; sandboxes are made one after another.
+// child of this process. Thread-safe.
 class KeeperClient {
  public:
   // Gives the role of the guest program and what follows on its command line, whenever a keeper is
   // needed; where that is another than last time, another keeper is started, and the former goes on
   // for what it has made. Cheap; may throw `SandboxUnavailable`.
   using Arguments = std::function<std::vector<std::string>()>;
-  explicit KeeperClient(Arguments arguments) : arguments_(std::move(arguments)) {}
+  // Whether a sandbox is asked for while another is in the making. Where not, one that hangs holds
+  // up every other.
+  enum class Starts : bool { one_at_a_time, side_by_side };
+  KeeperClient(Arguments arguments, Starts starts)
+      : arguments_(std::move(arguments)), starts_(starts) {}
   ~KeeperClient();
   KeeperClient(const KeeperClient&) = delete;
   KeeperClient& operator=(const KeeperClient&) = delete;
@@ -53,19 +58,22 @@ class KeeperClient {
   bool give_up(std::uint64_t number) noexcept;
 
  private:
+  std::uint64_t create_once(guest::CreateSandbox& request, std::span<const int> descriptors,
+                            KeeperConnection& keeper, const CallControl& control);
   void start_if_needed();
+  void forget(const std::shared_ptr<KeeperConnection>& keeper);
   void reap_launcher();
-  void hear_last_words();
-  bool give_up_locked(std::uint64_t number) noexcept;
-  guest::KeeperAnswer receive(std::uint64_t number, const CallControl& control);
 
   const Arguments arguments_;
+  const Starts starts_;
+  std::timed_mutex making_;
+  std::mutex mutex_;
   // As the keeper was started with.
   std::vector<std::string> started_with_;
-  std::timed_mutex mutex_;
-  sys::UniqueFd socket_;
-  // The process that the socket belongs to: a forked child of the application has a keeper of its
-  // own, or two processes would read each other's answers.
+  // Kept by everybody who waits for an answer of it, too.
+  std::shared_ptr<KeeperConnection> keeper_;
+  // The process that the connection belongs to: a forked child of the application has a keeper of
+  // its own, or two processes would read each other's answers.
   pid_t owner_ = -1;
   // Never starts anew: a number means the same sandbox whichever keeper it is said to.
   std::uint64_t last_number_ = 0;

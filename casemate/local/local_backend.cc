@@ -68,7 +68,9 @@ LocalSandboxes::LocalSandboxes(std::shared_ptr<Engine> engine, LocalOptions opti
       options_(std::move(options)),
       groups_(options_.control_groups == ControlGroups::none ? no_groups() : detect_groups()),
       images_(options_.images),
-      keeper_([engine = engine_] { return engine->keeper_arguments(); }) {
+      keeper_([engine = engine_] { return engine->keeper_arguments(); },
+              engine_->starts_side_by_side() ? KeeperClient::Starts::side_by_side
+                                             : KeeperClient::Starts::one_at_a_time) {
   if (!options_.warm_pool) return;
   check_spec(options_.warm_pool->spec);
   check_imports(options_.warm_pool->imports);

@@ -24,6 +24,8 @@ class OciEngine final : public local::Engine {
   void check_available() const override;
   void get_ready(const CallControl& control) const override;
   bool shares_kernel() const override;
+  // What a runtime leaves is told from what another starts by there being one at a time.
+  bool starts_side_by_side() const override { return false; }
   std::string build() const override;
   std::vector<std::string> keeper_arguments() const override;
   bool remove_rest(const std::string& id) noexcept override;

@@ -192,15 +192,17 @@ class Keeper {
   }
 
   // Milliseconds, as epoll_wait takes them, until a start has taken too long; -1: none is under
-  // way. A host has one made at a time.
+  // way.
   int pause() const {
+    std::optional<sys::SteadyTime> first;
     for (const auto& [number, sandbox] : sandboxes_) {
       if (!is_starting(*sandbox)) continue;
-      const auto rest = *sandbox->start_until - std::chrono::steady_clock::now();
-      const auto whole = std::chrono::ceil<std::chrono::milliseconds>(rest).count();
-      return static_cast<int>(std::clamp<std::int64_t>(whole, 0, std::numeric_limits<int>::max()));
+      first = first ? std::min(*first, *sandbox->start_until) : *sandbox->start_until;
     }
-    return -1;
+    if (!first) return -1;
+    const auto rest = *first - std::chrono::steady_clock::now();
+    const auto whole = std::chrono::ceil<std::chrono::milliseconds>(rest).count();
+    return static_cast<int>(std::clamp<std::int64_t>(whole, 0, std::numeric_limits<int>::max()));
   }
 
   // One that hangs would hold up every other that the host asks for.

@@ -16,15 +16,13 @@
 #include <chrono>
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "casemate/guest/agent/agent.h"
 #include "casemate/guest/agent/keeper_messages.h"
-#include "casemate/guest/machine/machine_messages.h"
 #include "casemate/guest/machine/machine_plan.h"
-#include "casemate/guest/stream/multiplexer.h"
+#include "casemate/guest/machine/silent_machine_test.h"
 #include "casemate/sys/file.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/process.h"
@@ -33,32 +31,6 @@
 
 namespace casemate::guest {
 namespace {
-
-// In one line, as a plan holds it.
-std::string python_of(std::string_view program) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  for (const char each : program) {
-    const auto byte = static_cast<unsigned char>(each);
-    hex += {kDigits[byte >> 4U], kDigits[byte & 15U]};
-  }
-  return "exec(bytes.fromhex('" + hex + "').decode())";
-}
-
-// Its guest is ready, and silent from then on.
-constexpr char kSilent[] = R"py(
-import os, socket, struct, sys, time
-magic, left, version = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-line = socket.socket(fileno=4)
-line.sendall(b'{"QMP": {}}\n')
-line.recv(65536)
-line.sendall(b'{"return": {}}\n')
-os.write(3, struct.pack("<Qi244s", magic, 0, b""))
-while left: left -= len(os.read(3, left))
-os.write(3, struct.pack("<Qi508s", magic, 0, b""))
-os.write(3, struct.pack("<IHBB8sII", 0, 16, 1, 0, b"casemate", version, 16))
-time.sleep(1000)
-)py";
 
 sys::UniqueFd bound_socket(const std::filesystem::path& path) {
   sys::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -88,11 +60,7 @@ bool is_readable(const sys::UniqueFd& descriptor) {
 TEST(MachineAgent, TurnsAConnectionAwayThatItHasNoDescriptorFor) {
   if (geteuid() != 0) GTEST_SKIP() << "the process that keeps a machine is root, somewhere";
   const Scratch scratch;
-  const MachinePlan plan{
-      .program = "/usr/bin/python3",
-      .arguments = {"-c", python_of(kSilent), std::to_string(kMachineMagic),
-                    std::to_string(sizeof(MachineStart)), std::to_string(kStreamVersion)}};
-  put(scratch / kMachinePlanName, encode(plan));
+  put(scratch / kMachinePlanName, encode(silent_machine()));
   auto [status, agents] = sys::socket_pair(sys::SocketType::seqpacket);
   auto [lease, agents_lease] = sys::socket_pair(sys::SocketType::stream);
   const sys::UniqueFd self = sys::open_pid(getpid());

@@ -1,0 +1,127 @@
+#include "casemate/local/keeper_connection.h"
+
+#include <poll.h>
+
+#include <array>
+#include <cerrno>
+#include <stop_token>
+#include <system_error>
+
+#include "casemate/core/errors.h"
+#include "casemate/sys/error.h"
+#include "casemate/sys/poll.h"
+#include "casemate/sys/socket.h"
+
+namespace casemate::local {
+namespace {
+
+using sys::UniqueFd;
+
+[[noreturn]] void refuse_late() {
+  throw SandboxTimeout("the deadline came while a sandbox was being made");
+}
+[[noreturn]] void refuse_stopped() {
+  throw SandboxCancelled("cancelled while a sandbox was being made");
+}
+
+// Waits for the socket, the deadline or the stop.
+void wait_readable(int socket, const CallControl& control) {
+  // Where there is no descriptor left a sandbox can still be given up.
+  UniqueFd stopped;
+  if (control.stop.stop_possible()) stopped = sys::make_event();
+  const std::stop_callback callback(control.stop, [&] { sys::raise_event(stopped.get()); });
+  std::array<pollfd, 2> entries{pollfd{.fd = socket, .events = POLLIN, .revents = 0},
+                                pollfd{.fd = stopped.get(), .events = POLLIN, .revents = 0}};
+  const int ready = sys::poll_until(entries, control.deadline);
+  if (entries[0].revents != 0) return;
+  if (ready == 0) refuse_late();
+  refuse_stopped();
+}
+
+}  // namespace
+
+void KeeperConnection::send(std::span<const char> message, std::span<const int> descriptors) {
+  sys::send_message(socket_.get(), message, descriptors, sys::Blocking::yes);
+}
+
+// Under the lock: all that is there.
+void KeeperConnection::take_messages() {
+  while (error_ == 0) {
+    guest::KeeperAnswer answer{};
+    sys::ReceivedMessage message;
+    try {
+      message = sys::receive_message(
+          socket_.get(), {reinterpret_cast<char*>(&answer), sizeof answer}, sys::Blocking::no);
+    } catch (const std::system_error& error) {
+      // Its end with requests unread comes first, once, before what it said.
+      if (error.code().value() == ECONNRESET && !std::exchange(was_reset_, true)) continue;
+      error_ = error.code().value();
+      return;
+    }
+    if (message.would_block) return;
+    if (message.bytes != sizeof answer) {
+      error_ = message.bytes == 0 ? EPIPE : EPROTO;
+      return;
+    }
+    answer.text[sizeof answer.text - 1] = '\0';
+    if (answer.number == 0) {
+      last_words_ = answer;
+    } else if (const auto found = answers_.find(answer.number); found != answers_.end()) {
+      found->second.push_back(answer);
+    }
+  }
+}
+
+std::optional<guest::KeeperAnswer> KeeperConnection::last_words() {
+  const std::lock_guard lock(mutex_);
+  take_messages();
+  return last_words_;
+}
+
+KeeperConnection::Waiting::Waiting(KeeperConnection& keeper, std::uint64_t number)
+    : keeper_(keeper), number_(number) {
+  const std::lock_guard lock(keeper_.mutex_);
+  keeper_.answers_.try_emplace(number_);
+}
+
+KeeperConnection::Waiting::~Waiting() {
+  const std::lock_guard lock(keeper_.mutex_);
+  keeper_.answers_.erase(number_);
+}
+
+guest::KeeperAnswer KeeperConnection::Waiting::receive(const CallControl& control) {
+  std::unique_lock lock(keeper_.mutex_);
+  std::deque<guest::KeeperAnswer>& answers = keeper_.answers_.at(number_);
+  while (answers.empty()) {
+    if (keeper_.error_ != 0) sys::throw_error(keeper_.error_, "hearing from the keeper");
+    if (keeper_.somebody_reads_) {
+      const auto changed = [&] {
+        return !answers.empty() || keeper_.error_ != 0 || !keeper_.somebody_reads_;
+      };
+      const auto until = control.deadline.value_or(sys::SteadyTime::max());
+      if (keeper_.heard_.wait_until(lock, control.stop, until, changed)) continue;
+      if (control.stop.stop_requested()) refuse_stopped();
+      refuse_late();
+    }
+    keeper_.somebody_reads_ = true;
+    lock.unlock();
+    const auto done = [&] {
+      lock.lock();
+      keeper_.somebody_reads_ = false;
+      keeper_.heard_.notify_all();
+    };
+    try {
+      wait_readable(keeper_.socket_.get(), control);
+    } catch (...) {
+      done();
+      throw;
+    }
+    done();
+    keeper_.take_messages();
+  }
+  const guest::KeeperAnswer answer = answers.front();
+  answers.pop_front();
+  return answer;
+}
+
+}  // namespace casemate::local

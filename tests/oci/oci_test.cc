@@ -409,6 +409,31 @@ TEST_F(OciScript, WhatARuntimeStartedEndsWithIt) {
   expect_nothing_left();
 }
 
+// As a container's first process is before it has said anything.
+TEST_F(OciScript, WhatARuntimeLeftEndsWithItsAcquireToo) {
+  const fs::path begun = scratch_ / "begun";
+  ASSERT_EQ(mkfifo(begun.c_str(), 0600), 0);
+  write("sleep 1000 & echo $$ $! > " + begun.native() + "; exit 0");
+  const auto own = backend();
+  std::stop_source stop;
+  CallControl control;
+  control.stop = stop.get_token();
+  pid_t script = -1;
+  pid_t orphan = -1;
+  bool waited_for = false;
+  std::jthread canceller([&] {
+    std::ifstream(begun) >> script >> orphan;
+    waited_for = linux_tests::wait_until_gone(script);
+    stop.request_stop();
+  });
+  expect_refusal<SandboxCancelled>([&] { own->acquire(key_, spec_, control); });
+  canceller.join();
+  EXPECT_TRUE(waited_for);
+  ASSERT_GT(orphan, 0);
+  EXPECT_TRUE(linux_tests::wait_until_gone(orphan));
+  expect_nothing_left();
+}
+
 TEST_F(OciScript, ARuntimeThatIsNotThereOrNoneIsARefusalWithWhatToDo) {
   const OciBackendOptions options{.runtime = runtime(), .state_dir = state()};
   OciBackend none(options);

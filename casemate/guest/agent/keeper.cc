@@ -188,7 +188,7 @@ class Keeper {
 
  private:
   static bool is_starting(const KeptSandbox& sandbox) {
-    return sandbox.start_until && !sandbox.answered && !sandbox.doomed;
+    return sandbox.start_until && !sandbox.answered;
   }
 
   // Milliseconds, as epoll_wait takes them, until a start has taken too long; -1: none is under
@@ -338,11 +338,16 @@ class Keeper {
     }
   }
 
-  // What a runtime started does not end with it: that is seen to once it has ended.
-  static void end(KeptSandbox& sandbox) {
+  // What a runtime started does not end with it: that is seen to once it has ended, which it may
+  // have done before its container's first process has said a word.
+  void end(KeptSandbox& sandbox) {
     sandbox.doomed = true;
     if (sandbox.process) kill(sandbox.pid, SIGKILL);
-    if (sandbox.runtime) kill(sandbox.runtime_pid, SIGKILL);
+    if (sandbox.runtime) {
+      kill(sandbox.runtime_pid, SIGKILL);
+    } else if (sandbox.runtime_pid > 0 && sandbox.pid <= 0) {
+      end_strays();
+    }
   }
 
   static bool is_published(int directory) {
@@ -439,16 +444,9 @@ class Keeper {
     sandbox.pid = number;
     try {
       know_agent(sandbox);
-      // Else its runtime is still there, whose end is waited for.
-      if (sandbox.doomed && is_child(number)) end(sandbox);
     } catch (const std::system_error&) {
       // It has ended since.
     }
-  }
-
-  static bool is_child(pid_t pid) {
-    siginfo_t ignored{};
-    return waitid(P_PID, static_cast<id_t>(pid), &ignored, WEXITED | WNOHANG | WNOWAIT) == 0;
   }
 
   void hear_runtime(KeptSandbox& sandbox) {

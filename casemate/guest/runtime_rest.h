@@ -12,7 +12,8 @@ namespace casemate::guest {
 std::string runtime_group(std::string_view id);
 
 // Removes it, without the runtime, whose own `delete` does no more: the record in its state
-// directory and that group. All processes have ended. Quiet where there is nothing. False when
+// directory, that group, and the one that runc makes for an ordinary user by its own choice, which
+// is called as the sandbox. All processes have ended. Quiet where there is nothing. False when
 // something stayed.
 bool remove_runtime_rest(const std::string& state_directory, const std::string& id) noexcept;
 

@@ -173,6 +173,33 @@ class OrdinaryUser(unittest.TestCase):
                                only="LinuxConfinement.*:LinuxProcesses.*-LinuxProcesses.ADeepTreeIsRemovedWithItsCall",
                                environment=[f"CASEMATE_TEST_OCI_RUNTIME={runtime}"])
 
+    def test_a_runtime_leaves_no_group_of_version_2_that_it_made_by_its_own_choice(self):
+        """runc's, called as the sandbox, beside the group that it was started in."""
+        if not shutil.which("runc", path=os.environ["PATH"] + ":/usr/sbin"):
+            self.skipTest("the OCI runtime runc is not installed")
+        tree = next((each for each in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
+                     if (each / "cgroup.procs").exists()), None)
+        if tree is None:
+            self.skipTest("no control groups of version 2 are mounted here")
+        given = tree / f"casemate-test-{self.user}"
+        self.addCleanup(self.remove_groups, [given])
+        (given / "inner").mkdir(parents=True)
+        for path in (given, *given.rglob("*")):
+            os.chown(path, self.user, self.user)
+        (self.dir / "program.py").write_text("print(1)")
+        argv = self.as_user(f"CASEMATE_STATE_DIR=/tmp/casemate-{self.user}", "CASEMATE_OCI_RUNTIME=runc",
+                            self.copy(BUILD / "casemate"), "run", "--backend", "oci", self.dir / "program.py")
+        for state in (f"/tmp/casemate-{self.user}", f"/tmp/casemate-{self.user}-oci"):
+            self.addCleanup(shutil.rmtree, state, ignore_errors=True)
+        # As a machine has it whose groups are all of version 2.
+        only = (f"echo $$ > {given}/inner/cgroup.procs && umount -l /sys/fs/cgroup && "
+                'mount -t cgroup2 none /sys/fs/cgroup && exec "$0" "$@"')
+        result = self.run_argv(self.with_subordinate_ids(["sh", "-c", only, *argv]))
+        self.assertEqual((result.returncode, result.stdout), (0, "1\n"))
+        # The backend's own root of its groups is there for the next.
+        left = [each.name for each in given.iterdir() if each.is_dir()]
+        self.assertEqual(sorted(left), ["casemate", "inner"])
+
     def test_with_a_range_the_seam_is_what_it_is_as_root(self):
         self.run_suite("seam_test", 40, self.with_subordinate_ids, only="*/linux")
 

@@ -40,43 +40,33 @@ void add_proxy(std::uint16_t port, std::map<std::string, std::string>& environme
   }
 }
 
+bool are_silent(int one, int other) {
+  std::array<pollfd, 2> entries{pollfd{one, POLLIN | POLLRDHUP, 0},
+                                pollfd{other, POLLIN | POLLRDHUP, 0}};
+  return sys::poll_until(entries, sys::SteadyTime::clock::now()) == 0;
+}
+
 }  // namespace
 
-AgentCall::AgentCall(const CallProfile& profile, sys::UniqueFd control_stream,
-                     std::shared_ptr<const AgentSandboxParts> parts,
-                     std::shared_ptr<CallAccounting> accounting, const CallControl& control)
-    : id_(profile.id),
+AgentCall::AgentCall(AskedCall asked, std::shared_ptr<const AgentSandboxParts> parts,
+                     const CallControl& control)
+    : id_(asked.request.id),
       directory_(parts->info.work_dir + "/" + id_),
       environment_(parts->environment),
       parts_(std::move(parts)),
-      accounting_(std::move(accounting)) {
-  control_.emplace(std::move(control_stream), parts_->timing.silence);
-  OpenCall request{.version = kProtocolVersion, .id = id_};
-  std::vector<int> descriptors;
-  if (accounting_) {
-    descriptors = accounting_->groups();
-    if (const std::optional<CpuBudget> budget = accounting_->cpu_budget()) {
-      descriptors.push_back(budget->meter);
-      request.cpu_limit_ns = static_cast<std::uint64_t>(budget->limit.count());
-      request.cpu_share_millis = budget->share_millis;
-    }
+      accounting_(std::move(asked.accounting)),
+      egress_(std::move(asked.egress)),
+      control_(std::move(asked.control)),
+      ready_(std::move(asked.exec)) {
+  try {
+    take_answer(asked.request, control);
+  } catch (...) {
+    if (accounting_) accounting_->closed(false);
+    throw;
   }
-  request.host_tools = profile.host_tool_socket >= 0;
-  if (request.host_tools) descriptors.push_back(profile.host_tool_socket);
-  if (parts_->egress) {
-    egress_ = parts_->egress(id_);
-    request.egress = true;
-    request.door_rules = parts_->door_rules;
-    descriptors.push_back(egress_->socket());
-  }
-  control_->put(FrameType::open_call, encode(request), descriptors);
-  sys::UniqueFd guests_end;
-  if (profile.starts_program) {
-    std::tie(ready_, guests_end) = sys::socket_pair(sys::SocketType::stream);
-    const int descriptor = guests_end.get();
-    control_->put(FrameType::attach, encode(AttachKind::exec), {&descriptor, 1});
-  }
-  control_->flush(control);
+}
+
+void AgentCall::take_answer(const OpenCall& request, const CallControl& control) {
   const Frame answer = control_->receive(control);
   try {
     if (is(answer, FrameType::failed)) {
@@ -157,7 +147,12 @@ std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const Call
       attach(stays ? AttachKind::resident : AttachKind::exec, control, mark), FrameType::exec,
       payload, request, parts_, accounting_, closed_);
   process->await_start(control);
+  get_next_ready(ReadyCall::When::while_a_program_runs);
   return process;
+}
+
+void AgentCall::get_next_ready(ReadyCall::When now) const noexcept {
+  if (parts_->ready) parts_->ready->fill(now, *parts_);
 }
 
 // Null when it had ended, or ended before anything of the program began: then a fresh one is as
@@ -175,10 +170,12 @@ std::unique_ptr<AgentProcess> AgentCall::start_held(Held& held, const ExecReques
 // It says nothing until it is released, so anything that can be read is its end.
 bool AgentCall::still_holds() {
   const std::scoped_lock lock(control_mutex_, held_mutex_);
-  if (!control_ || !held_) return false;
-  std::array<pollfd, 2> entries{pollfd{control_->descriptor(), POLLIN | POLLRDHUP, 0},
-                                pollfd{held_->connection.get(), POLLIN | POLLRDHUP, 0}};
-  return sys::poll_until(entries, sys::SteadyTime::clock::now()) == 0;
+  return control_ && held_ && are_silent(control_->descriptor(), held_->connection.get());
+}
+
+bool AgentCall::still_waits() {
+  const std::lock_guard lock(control_mutex_);
+  return control_ && ready_ && are_silent(control_->descriptor(), ready_.get());
 }
 
 void AgentCall::take_into_use(const CallControl& control) {
@@ -280,6 +277,7 @@ bool AgentCall::close() noexcept {
   control_.reset();
   end_egress();
   if (accounting_) accounting_->closed(known_);
+  get_next_ready(ReadyCall::When::after_a_call);
   return known_;
 }
 
@@ -306,6 +304,7 @@ void AgentCall::end_with_sandbox() noexcept {
 bool AgentCall::end(const CallControl& control) {
   control_->put(FrameType::close_call);
   control_->flush(control);
+  if (accounting_) accounting_->closing();
   const Frame answer = control_->receive(control);
   if (!is(answer, FrameType::call_closed)) throw ProtocolError("no answer to close_call");
   return decode_call_closed(answer.payload).known;
@@ -335,15 +334,26 @@ std::unique_ptr<Call> AgentSandbox::open_call(const CallProfile& profile,
   if (parts_->held && profile.expects && profile.id.empty() && profile.host_tool_socket < 0) {
     if (std::unique_ptr<Call> call = parts_->held(*profile.expects, control)) return call;
   }
-  sys::UniqueFd stream = parts_->connect(control);
-  std::shared_ptr<CallAccounting> accounting;
-  if (parts_->account) accounting = parts_->account(id, control);
-  try {
-    return std::make_unique<AgentCall>(named, std::move(stream), parts_, accounting, control);
-  } catch (...) {
-    if (accounting) accounting->closed(false);
-    throw;
+  const bool is_any = profile.id.empty() && profile.host_tool_socket < 0;
+  if (is_any && parts_->ready) {
+    if (std::unique_ptr<Call> call = take_ready(control)) return call;
   }
+  return std::make_unique<AgentCall>(ask_for_call(named, *parts_, CallUse::now, control), parts_,
+                                     control);
+}
+
+// The one that was opened ahead, if it is still as good as a new one: nothing began in it.
+std::unique_ptr<Call> AgentSandbox::take_ready(const CallControl& control) try {
+  std::optional<AskedCall> asked = parts_->ready->take();
+  if (!asked) return nullptr;
+  if (asked->accounting) asked->accounting->take_into_use(control);
+  auto call = std::make_unique<AgentCall>(*std::move(asked), parts_, control);
+  return call->still_waits() ? std::move(call) : nullptr;
+} catch (const SandboxUnavailable& refusal) {
+  write_log(parts_->log, LogLevel::debug,
+            fmt::format("sandbox {}: a call that was opened ahead is lost: {}", parts_->info.id,
+                        refusal.message()));
+  return nullptr;
 }
 
 }  // namespace casemate::guest

@@ -16,6 +16,7 @@
 #include "casemate/guest/agent_sandbox.h"
 #include "casemate/guest/connection.h"
 #include "casemate/guest/protocol.h"
+#include "casemate/guest/ready_call.h"
 #include "casemate/sys/owner_process.h"
 #include "casemate/sys/unique_fd.h"
 
@@ -26,10 +27,9 @@ class AgentProcess;
 // One control connection and what is attached by it. See `Call`.
 class AgentCall : public Call {
  public:
-  // Opens the call over `control_stream`; throws as `Sandbox::open_call`.
-  AgentCall(const CallProfile& profile, sys::UniqueFd control_stream,
-            std::shared_ptr<const AgentSandboxParts> parts,
-            std::shared_ptr<CallAccounting> accounting, const CallControl& control);
+  // Reads the guest's answer; throws as `Sandbox::open_call`.
+  AgentCall(AskedCall asked, std::shared_ptr<const AgentSandboxParts> parts,
+            const CallControl& control);
   ~AgentCall() override;
 
   const std::string& id() const override { return id_; }
@@ -48,6 +48,8 @@ class AgentCall : public Call {
             const CallControl& control);
   // Whether its program still waits, a moment ago: neither it nor the call was ended by anybody.
   bool still_holds();
+  // The same of a call in which nothing was started and whose first exec was attached with it.
+  bool still_waits();
   // Everything that the sandbox keeps, in pieces as they come, which are a guest's and mean nothing
   // here. No program may run meanwhile. Throws `SandboxFileError` for what cannot be kept,
   // `SandboxUnavailable` also when there is more than `max_bytes`, and what `put` throws.
@@ -80,6 +82,7 @@ class AgentCall : public Call {
     std::optional<std::string> source;
   };
 
+  void take_answer(const OpenCall& request, const CallControl& control);
   std::optional<Held> take_held();
   std::unique_ptr<AgentProcess> start_held(Held& held, const ExecRequest& request,
                                            const CallControl& control);
@@ -93,6 +96,7 @@ class AgentCall : public Call {
   auto with_files(const CallControl& control, Talk talk);
   [[noreturn]] void fail(const Failure& failure, const FilePath& file, std::string_view verb);
   bool end(const CallControl& control);
+  void get_next_ready(ReadyCall::When now) const noexcept;
 
   std::string id_;
   std::string directory_;
@@ -107,7 +111,7 @@ class AgentCall : public Call {
 
   std::mutex
       control_mutex_;  // attach and close; never held while a program or a file is waited for
-  std::optional<Connection> control_;
+  std::unique_ptr<Connection> control_;
   // To an exec that was attached when the call was opened, for the first program.
   sys::UniqueFd ready_;
   bool known_ = false;

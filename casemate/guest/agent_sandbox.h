@@ -52,6 +52,9 @@ struct CpuBudget {
   std::uint64_t share_millis = 0;
 };
 
+// Whether a call is somebody's from the start, or is kept ready for whoever comes.
+enum class CallUse : bool { later, now };
+
 // A backend's accounting of one call. Made by the backend when a call is opened and used until the
 // last `Process` of the call is gone, which may be after `closed`. All methods may be called from
 // several threads at once.
@@ -83,9 +86,14 @@ class CallAccounting {
   // `SandboxBusy`, `SandboxTimeout`, `SandboxCancelled`.
   virtual void take_into_use(const CallControl& /*control*/) {}
 
+  // The guest was asked to end the call, and has not answered: time for what can be put away now.
+  virtual void closing() noexcept {}
+
   // The call is over and, when `known`, nothing of it exists any more.
   virtual void closed(bool /*known*/) noexcept {}
 };
+
+class ReadyCall;
 
 // What a provider hands over.
 struct AgentSandboxParts {
@@ -95,13 +103,17 @@ struct AgentSandboxParts {
   // sandbox is dead, `SandboxTimeout`, `SandboxCancelled`. Called from several threads.
   std::function<sys::UniqueFd(const CallControl&)> connect;
   // Makes the accounting of a call by its id; empty, or returning nothing: there is none. May
-  // throw `SandboxUnavailable`, `SandboxBusy`, `SandboxTimeout`, `SandboxCancelled`.
-  std::function<std::shared_ptr<CallAccounting>(std::string_view id, const CallControl&)> account;
+  // throw `SandboxUnavailable`, `SandboxBusy`, `SandboxTimeout`, `SandboxCancelled`. Where calls
+  // are kept `ready`, what it returns must not keep the sandbox alive.
+  std::function<std::shared_ptr<CallAccounting>(std::string_view id, CallUse, const CallControl&)>
+      account;
   // Variables of the image by name, for every program; a request's own win.
   std::map<std::string, std::string> environment;
   // An open call in which that program waits for its file (`AgentCall::hold`), or null. Empty:
   // there never is one.
   std::function<std::unique_ptr<Call>(const ExpectedProgram&, const CallControl&)> held;
+  // Shared by all handles to the sandbox; empty: every call is opened when it is asked for.
+  std::shared_ptr<ReadyCall> ready;
   // Of a sandbox in `allowlist`: makes the way out of a call by its id. Empty: calls have none. May
   // throw `std::system_error`.
   std::function<std::unique_ptr<CallEgress>(std::string_view id)> egress;
@@ -131,6 +143,8 @@ class AgentSandbox : public Sandbox {
   std::unique_ptr<Call> open_call(const CallProfile& profile, const CallControl& control) override;
 
  private:
+  std::unique_ptr<Call> take_ready(const CallControl& control);
+
   std::shared_ptr<const AgentSandboxParts> parts_;
 };
 

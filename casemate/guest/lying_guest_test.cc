@@ -164,7 +164,7 @@ class LyingGuest : public testing::Test {
   LyingGuest() {
     parts_.info.work_dir = "/workspace";
     parts_.connect = [this](const CallControl&) { return guest_.connect(); };
-    parts_.account = [this](std::string_view, const CallControl&) { return accounting_; };
+    parts_.account = [this](std::string_view, CallUse, const CallControl&) { return accounting_; };
     parts_.timing = {.silence = 5s, .backstop = 100ms, .cancel_grace = 100ms, .close_patience = 5s};
   }
 
@@ -608,7 +608,9 @@ TEST_F(LyingGuest, GroupsTravelWithTheOpening) {
    private:
     sys::UniqueFd null_{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
   };
-  parts_.account = [](std::string_view, const CallControl&) { return std::make_shared<Grouped>(); };
+  parts_.account = [](std::string_view, CallUse, const CallControl&) {
+    return std::make_shared<Grouped>();
+  };
   auto [near, far] = sys::socket_pair(sys::SocketType::stream);
   parts_.connect = [end = std::make_shared<sys::UniqueFd>(std::move(near))](const CallControl&) {
     return std::move(*end);

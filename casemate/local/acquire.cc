@@ -15,6 +15,7 @@
 #include "casemate/local/lease.h"
 #include "casemate/local/local_sandboxes.h"
 #include "casemate/local/spec_check.h"
+#include "casemate/sys/file.h"
 
 namespace casemate::local {
 using sys::UniqueFd;
@@ -149,7 +150,7 @@ std::shared_ptr<Sandbox> LocalSandboxes::hold(const std::string& digest, HeldSan
 }
 
 guest::AgentSandboxParts LocalSandboxes::parts_of(const std::shared_ptr<const HeldSandbox>& held,
-                                                  bool reused, LocalCallAccounting::Use use) const {
+                                                  bool reused) const {
   const Record& record = held->record;
   guest::AgentSandboxParts parts;
   parts.info = {.id = record.id,
@@ -173,16 +174,16 @@ guest::AgentSandboxParts LocalSandboxes::parts_of(const std::shared_ptr<const He
   };
   // The doors are with the call's programs, and none of them.
   const std::uint64_t own_processes = record.egress == Egress::allowlist ? 1 : 0;
-  parts.account = [held, use, own_processes,
+  parts.account = [held, own_processes,
                    layout = record.enclosed ? ControlGroupLayout{}
                                             : held_part(record.groups, record.ungrouped)](
-                      std::string_view call, const CallControl& control) {
+                      std::string_view call, guest::CallUse use, const CallControl& control) {
     return std::make_shared<LocalCallAccounting>(
         layout, held->record.id, std::string(call),
         CallBounds{.pids = held->record.pids + own_processes,
                    .cpu_seconds = held->record.cpu_seconds,
                    .cpu_millis = held->record.cpu_millis},
-        std::shared_ptr<const UniqueFd>(held, &held->directory), use, control);
+        sys::duplicate(held->directory.get()), use, control);
   };
   parts.environment = record.environment;
   // Who listens for one with a kernel of its own is no process of the sandbox.
@@ -211,9 +212,13 @@ guest::AgentSandboxParts LocalSandboxes::parts_of(const std::shared_ptr<const He
 
 std::shared_ptr<Sandbox> LocalSandboxes::hand_out(const std::shared_ptr<const HeldSandbox>& held,
                                                   bool reused) {
-  guest::AgentSandboxParts parts = parts_of(held, reused, LocalCallAccounting::Use::now);
+  guest::AgentSandboxParts parts = parts_of(held, reused);
+  const Record& record = held->record;
+  // What it consists of may count as the programs' where processes are counted by user.
+  const bool grouped = record.enclosed || held_part(record.groups, record.ungrouped).pids;
+  if (grouped && record.egress != Egress::allowlist) parts.ready = held->ready;
   if (stock_) {
-    if (is_pooled(held->record.fingerprint)) stock_->tend(held);
+    if (is_pooled(record.fingerprint)) stock_->tend(held);
     // Asked again at each call: the pool may have learned since what it is for.
     parts.held = [backend = weak_from_this(), held](
                      const ExpectedProgram& program,

@@ -49,7 +49,7 @@ FileLock take_busy_lock(int directory, const CallControl& control) {
 
 LocalCallAccounting::LocalCallAccounting(ControlGroupLayout layout, std::string id,
                                          std::string call, const CallBounds& bounds,
-                                         std::shared_ptr<const sys::UniqueFd> directory, Use use,
+                                         sys::UniqueFd directory, guest::CallUse use,
                                          const CallControl& control)
     : layout_(std::move(layout)),
       id_(std::move(id)),
@@ -59,8 +59,8 @@ LocalCallAccounting::LocalCallAccounting(ControlGroupLayout layout, std::string 
       directory_(std::move(directory)),
       bounds_(bounds),
       owner_(getpid()) {
-  untouched_ = use == Use::now;
-  if (use == Use::now) take_into_use(control);
+  untouched_ = use == guest::CallUse::now;
+  if (use == guest::CallUse::now) take_into_use(control);
   const auto failed = carry_out(call_steps(layout_, id_, call_, bounds_.pids));
   if (!failed.empty()) {
     for (const std::string& group : call_directories(layout_, id_, call_)) {
@@ -84,15 +84,24 @@ LocalCallAccounting::~LocalCallAccounting() {
   if (owner_ != getpid()) return;
   members_.clear();
   // When it was last in use.
-  mark_used(directory_->get());
-  // A group that a process is still in stays; the keeper removes it with its sandbox.
+  mark_used(directory_.get());
+  remove_groups();
+}
+
+// One that a process is still in stays; the keeper removes it with its sandbox.
+void LocalCallAccounting::remove_groups() noexcept {
   for (const std::string& group : call_directories(layout_, id_, call_)) {
     sys::remove_control_group(group);
   }
 }
 
 void LocalCallAccounting::take_into_use(const CallControl& control) {
-  busy_.emplace(take_busy_lock(directory_->get(), control));
+  busy_.emplace(take_busy_lock(directory_.get(), control));
+}
+
+// While the guest puts its own things away: what has ended is in no group any more.
+void LocalCallAccounting::closing() noexcept {
+  if (running_ == 0) remove_groups();
 }
 
 // A program that stays has a mark of its own.
@@ -117,13 +126,14 @@ std::optional<guest::CpuBudget> LocalCallAccounting::cpu_budget() const {
 // and ends with the last of them.
 sys::UniqueFd LocalCallAccounting::mark_busy() {
   sys::UniqueFd file(
-      openat(directory_->get(), guest::kBusyLockName, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+      openat(directory_.get(), guest::kBusyLockName, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (file && flock(file.get(), LOCK_SH | LOCK_NB) == 0) return file;
   throw SandboxUnavailable("the sandbox was ended or replaced by another process",
                            "acquire it again");
 }
 
 guest::CallCounters LocalCallAccounting::snapshot() noexcept {
+  ++running_;
   // Reading four files to learn that nothing was counted yet would stand in every program's way.
   if (untouched_.exchange(false)) return {};
   try {
@@ -137,6 +147,7 @@ guest::CallCounters LocalCallAccounting::snapshot() noexcept {
 }
 
 void LocalCallAccounting::finish(const guest::CallCounters& before, ExecResult& result) noexcept {
+  --running_;
   try {
     const GroupCounters after = read_counters(layout_, id_, call_);
     if (after.cpu_nanoseconds) {

@@ -30,16 +30,13 @@ struct CallBounds {
 // it does nothing.
 class LocalCallAccounting final : public guest::CallAccounting {
  public:
-  // Whether the call is somebody's from the start, or is kept ready for whoever comes.
-  enum class Use : bool { later, now };
-
   // Makes the groups. `directory` is the sandbox's own. Throws `SandboxUnavailable` when the
   // sandbox is over, or when a group that was to be had cannot be; `SandboxBusy`, after half a
   // second, while a snapshot of it is taken or another replaces it; `SandboxTimeout` and
   // `SandboxCancelled`, where `control` says so before.
   LocalCallAccounting(ControlGroupLayout layout, std::string id, std::string call,
-                      const CallBounds& bounds, std::shared_ptr<const sys::UniqueFd> directory,
-                      Use use, const CallControl& control);
+                      const CallBounds& bounds, sys::UniqueFd directory, guest::CallUse use,
+                      const CallControl& control);
   ~LocalCallAccounting() override;
   LocalCallAccounting(const LocalCallAccounting&) = delete;
   LocalCallAccounting& operator=(const LocalCallAccounting&) = delete;
@@ -48,6 +45,7 @@ class LocalCallAccounting final : public guest::CallAccounting {
   std::optional<guest::CpuBudget> cpu_budget() const override;
   sys::UniqueFd mark_busy() override;
   void take_into_use(const CallControl& control) override;
+  void closing() noexcept override;
   void closed(bool known) noexcept override;
   guest::CallCounters snapshot() noexcept override;
   void finish(const guest::CallCounters& before, ExecResult& result) noexcept override;
@@ -57,10 +55,14 @@ class LocalCallAccounting final : public guest::CallAccounting {
   std::string id_;
   // What its groups are called by.
   std::string call_;
-  std::shared_ptr<const sys::UniqueFd> directory_;
+  sys::UniqueFd directory_;
   CallBounds bounds_;
+  void remove_groups() noexcept;
+
   // No program was in its groups yet.
   std::atomic<bool> untouched_ = false;
+  // Programs whose counters are still to be read.
+  std::atomic<int> running_ = 0;
   std::vector<sys::UniqueFd> members_;
   sys::UniqueFd meter_;
   std::optional<FileLock> busy_;

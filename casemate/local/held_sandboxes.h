@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "casemate/guest/ready_call.h"
 #include "casemate/local/state_directory.h"
 #include "casemate/sys/unique_fd.h"
 
@@ -39,6 +40,10 @@ struct HeldSandbox {
   sys::UniqueFd directory;
   sys::UniqueFd lease;
   KeepIdle keep_idle{};
+  // A kernel of its own has the processors that were given to it, and no more.
+  std::shared_ptr<guest::ReadyCall> ready = std::make_shared<guest::ReadyCall>(
+      record.enclosed ? guest::ReadyCall::When::after_a_call
+                      : guest::ReadyCall::When::while_a_program_runs);
   // Of this process's keeper, when that made it.
   std::optional<std::uint64_t> number{};
 };

@@ -94,8 +94,8 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
                                                   WayOut way_out, const CallControl& control);
   void fill(const HeldSandbox& made, KeptSnapshot& snapshot, const CallControl& control);
   std::unique_ptr<guest::AgentCall> hold_program(const std::shared_ptr<const HeldSandbox>& held);
-  guest::AgentSandboxParts parts_of(const std::shared_ptr<const HeldSandbox>& held, bool reused,
-                                    LocalCallAccounting::Use use) const;
+  guest::AgentSandboxParts parts_of(const std::shared_ptr<const HeldSandbox>& held,
+                                    bool reused) const;
   std::shared_ptr<Sandbox> hand_out(const std::shared_ptr<const HeldSandbox>& held, bool reused);
   bool end_wanted(const std::string& digest, const std::function<bool(const Record&)>& wanted);
   // Where its control groups are; by a record that does not say it, where they would be now.

@@ -67,7 +67,7 @@ auto within_patience(const CallControl& control, Act act) {
 // In which nobody's program runs, and which nobody is kept waiting by.
 std::unique_ptr<guest::AgentCall> LocalSandboxes::open_own_call(
     const std::shared_ptr<const HeldSandbox>& held, WayOut way_out, const CallControl& control) {
-  guest::AgentSandboxParts parts = parts_of(held, /*reused=*/true, LocalCallAccounting::Use::later);
+  guest::AgentSandboxParts parts = parts_of(held, /*reused=*/true);
   if (way_out == WayOut::none) {
     parts.egress = {};
     parts.door_rules = {};
@@ -75,10 +75,8 @@ std::unique_ptr<guest::AgentCall> LocalSandboxes::open_own_call(
   const auto shared = std::make_shared<const guest::AgentSandboxParts>(std::move(parts));
   CallProfile profile;
   profile.id = random_hex(6);
-  UniqueFd stream = shared->connect(control);
-  auto accounting = shared->account(profile.id, control);
-  return std::make_unique<guest::AgentCall>(profile, std::move(stream), shared,
-                                            std::move(accounting), control);
+  return std::make_unique<guest::AgentCall>(
+      guest::ask_for_call(profile, *shared, guest::CallUse::later, control), shared, control);
 }
 
 // Under the key's lock, which is given back with this: how long the rest takes is the guest's

@@ -19,6 +19,12 @@ UniqueFd open_at(int directory, const char* path, int flags, unsigned mode) {
   return descriptor;
 }
 
+UniqueFd duplicate(int descriptor) {
+  UniqueFd copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  if (!copy) throw_errno("duplicating a descriptor");
+  return copy;
+}
+
 std::string read_file_at(int directory, const char* path, std::size_t max_bytes) {
   const UniqueFd file = open_at(directory, path, O_RDONLY | O_NOFOLLOW);
   std::string content;

@@ -16,6 +16,9 @@ namespace casemate::sys {
 // openat with O_CLOEXEC added.
 UniqueFd open_at(int directory, const char* path, int flags, unsigned mode = 0);
 
+// Another descriptor of the same open file, close-on-exec.
+UniqueFd duplicate(int descriptor);
+
 // The content of a file of at most `max_bytes`; more is EFBIG.
 std::string read_file_at(int directory, const char* path, std::size_t max_bytes);
 // Absent where there is no such file.

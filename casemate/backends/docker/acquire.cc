@@ -264,7 +264,7 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::hand_out(
     if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
     return connection;
   };
-  parts.account = [held](std::string_view, const CallControl&) {
+  parts.account = [held](std::string_view, guest::CallUse, const CallControl&) {
     return std::make_shared<Accounting>(held);
   };
   parts.environment = record.environment;

@@ -135,7 +135,19 @@ void AccountPlace::open_call_scope(std::string_view id, HostSockets sockets) {
   const std::string directory = config_.work_dir + "/" + std::string(id);
   // Its group is the call's own, and the shared one's rule ends here. Its owner is not: who owns a
   // directory may rename it, and it would not be found when the call ends.
+  // Where it is there, all of it is another call's.
   if (mkdir(directory.c_str(), 0700) < 0) sys::throw_errno("making " + directory);
+  try {
+    fill_call_scope(directory, id, sockets);
+  } catch (...) {
+    // Half of one would be in everybody's way: of a full disk it may have what was left.
+    close_call_scope(id);
+    throw;
+  }
+}
+
+void AccountPlace::fill_call_scope(const std::string& directory, std::string_view id,
+                                   HostSockets sockets) {
   removexattr(directory.c_str(), "system.posix_acl_default");
   if (chown(directory.c_str(), 0, id_) < 0) sys::throw_errno("giving away " + directory);
   if (chmod(directory.c_str(), 0700) < 0) sys::throw_errno("closing " + directory);
@@ -163,7 +175,9 @@ bool AccountPlace::close_call_scope(std::string_view id) noexcept try {
 pid_t AccountPlace::clone_exec_init() {
   if (!config_.own_kernel) return fork();
   try {
-    return sys::clone_process(CLONE_NEWPID | CLONE_NEWNS);
+    // The first has the mounts of the call for its own, which spares a copy.
+    const std::uint64_t mounts = std::exchange(first_exec_, false) ? 0 : CLONE_NEWNS;
+    return sys::clone_process(CLONE_NEWPID | mounts);
   } catch (const std::system_error& error) {
     errno = error.code().value();
     return -1;
@@ -185,7 +199,6 @@ void AccountPlace::enter_exec_scope() {
   } else {
     become_subreaper();
   }
-  before_ = read_refusals();
 }
 
 void AccountPlace::give_pipe(int pipe) {

@@ -71,6 +71,7 @@ class AccountPlace final : public Place {
   pid_t clone_exec_init() override;
   bool end_leftovers() noexcept override;
   void enter_exec_scope() override;
+  void count_refusals() override { before_ = read_refusals(); }
   void give_pipe(int pipe) override;
   void kill_exec_scope() noexcept override;
   DiskFull disk_full() const noexcept override;
@@ -81,6 +82,7 @@ class AccountPlace final : public Place {
   int confine_program() noexcept override;
 
  private:
+  void fill_call_scope(const std::string& directory, std::string_view id, HostSockets sockets);
   // With that user's rights; signals are allowed to who is `signalled_by`.
   int take_ids(unsigned signalled_by) const noexcept;
 
@@ -88,7 +90,8 @@ class AccountPlace final : public Place {
   unsigned id_;
   // By which programs join the call's group.
   sys::UniqueFd group_;
-  // When the exec began.
+  bool first_exec_ = true;
+  // When the program began.
   Refusals before_;
   // How often the exec's processes were to be killed.
   int kills_ = 0;

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "casemate/guest/agent/call_network.h"
+#include "casemate/guest/agent/inode_reserve.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent/leases.h"
 #include "casemate/guest/agent/serve_call.h"
@@ -120,6 +121,7 @@ class Agent {
   explicit Agent(AgentPlan plan)
       : plan_(std::move(plan)),
         children_(watch_children()),
+        quota_(sys::open_at(AT_FDCWD, kQuotaDirectory, O_PATH | O_DIRECTORY)),
         leases_(std::move(plan_.lease_socket), std::move(plan_.first_lease), plan_.keep_idle_ms) {}
 
   void listen_on_sockets() {
@@ -129,6 +131,7 @@ class Agent {
 
   // Returns when the sandbox shall end.
   void run() {
+    fill_inode_reserve(quota_.get());
     while (!leases_.over()) {
       std::array<pollfd, 4> entries{{
           {.fd = children_.get(), .events = POLLIN, .revents = 0},
@@ -152,6 +155,8 @@ class Agent {
     }
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }
+    // What a call had is free now, with its mounts.
+    fill_inode_reserve(quota_.get());
   }
 
   void accept_call() {
@@ -190,6 +195,7 @@ class Agent {
 
   AgentPlan plan_;
   UniqueFd children_;
+  UniqueFd quota_;
   Leases leases_;
 };
 
@@ -260,12 +266,6 @@ UniqueFd take_first(std::vector<UniqueFd>& descriptors) {
   return first;
 }
 
-UniqueFd duplicate(int descriptor) {
-  UniqueFd copy(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-  if (!copy) sys::throw_errno("duplicating a descriptor");
-  return copy;
-}
-
 AgentPlan hear_plan(int keeper) {
   if (send(keeper, &kAgentHello, 1, MSG_NOSIGNAL) != 1) sys::throw_errno("telling the keeper");
   CreateSandbox request{};
@@ -289,8 +289,8 @@ AgentPlan hear_plan(int keeper) {
   plan.first_lease = take_first(message.descriptors);
   if (request.has_image != 0) plan.image = take_first(message.descriptors);
   plan.groups = std::move(message.descriptors);
-  plan.status = duplicate(keeper);
-  plan.keeper = duplicate(keeper);
+  plan.status = sys::duplicate(keeper);
+  plan.keeper = sys::duplicate(keeper);
   return plan;
 }
 

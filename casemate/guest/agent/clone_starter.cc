@@ -94,7 +94,7 @@ class CloneStarter final : public Starter {
     }
     plan.groups = std::move(start.groups);
     plan.programs = std::move(start.programs);
-    plan.keeper = UniqueFd(fcntl(self_.get(), F_DUPFD_CLOEXEC, 0));
+    plan.keeper = sys::duplicate(self_.get());
     plan.proc_first = proc_first_;
     const pid_t pid =
         sys::clone_process(proc_first_ ? std::uint64_t{CLONE_NEWPID} : kAllNamespaces);

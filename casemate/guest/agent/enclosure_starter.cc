@@ -15,6 +15,7 @@
 #include "casemate/guest/agent/rootfs.h"
 #include "casemate/guest/agent/starter.h"
 #include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
 #include "casemate/sys/process.h"
 #include "casemate/sys/socket.h"
 
@@ -60,7 +61,7 @@ class EnclosureStarter final : public Starter {
                          .user = *ids.first_user,
                          .group = *ids.first_group,
                          .status = std::move(enclosures),
-                         .keeper = UniqueFd(fcntl(self_.get(), F_DUPFD_CLOEXEC, 0))};
+                         .keeper = sys::duplicate(self_.get())};
     const pid_t pid = sys::clone_process(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC);
     if (pid == 0) run_enclosure(std::move(parts));
     sandbox.pid = pid;

@@ -1,5 +1,5 @@
-// Between vfork and execve: async-signal-safe calls only, nothing is allocated, and what is written
-// to memory is written to the parent's.
+// Between vfork and execve, which is all but `wait_for_order`: async-signal-safe calls only,
+// nothing is allocated, and what is written to memory is written to the parent's.
 
 #include "casemate/guest/agent/exec_child.h"
 
@@ -13,7 +13,14 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <exception>
 #include <limits>
+#include <span>
+#include <string>
+
+#include "casemate/guest/protocol.h"
+#include "casemate/sys/process.h"
+#include "casemate/sys/socket.h"
 
 namespace casemate::guest {
 namespace {
@@ -71,41 +78,110 @@ int execute(const ProgramImage& image) {
   return remembered;
 }
 
-[[noreturn]] void become_program(const ProgramImage& image, const ChildDescriptors& descriptors,
-                                 Place& place) noexcept {
+// What every program finds, whichever it is.
+void prepare(const ChildDescriptors& descriptors, Place& place) noexcept {
   using Stage = ChildReport::Stage;
-  const int report = descriptors.report;
   setsid();
   reset_signals();
   umask(022);
   raise_oom_score();
   if (const int error = place.join_groups(descriptors.groups); error != 0) {
-    give_up(report, Stage::prepare, error);
+    give_up(descriptors.report, Stage::prepare, error);
   }
-  if (dup2(descriptors.in, 0) < 0 || dup2(descriptors.out, 1) < 0 || dup2(descriptors.err, 2) < 0) {
+  if (const int error = place.become_user(); error != 0) {
+    give_up(descriptors.report, Stage::prepare, error);
+  }
+  if (const int error = place.confine_program(); error != 0) {
+    give_up(descriptors.report, Stage::prepare, error);
+  }
+}
+
+[[noreturn]] void become_program(const ProgramImage& image, int directory, Input input,
+                                 const ChildDescriptors& descriptors) noexcept {
+  using Stage = ChildReport::Stage;
+  const int report = descriptors.report;
+  const int in = input == Input::piped ? descriptors.in : descriptors.no_input;
+  if (dup2(in, 0) < 0 || dup2(descriptors.out, 1) < 0 || dup2(descriptors.err, 2) < 0) {
     give_up(report, Stage::prepare, errno);
   }
   constexpr unsigned kHighest = std::numeric_limits<int>::max();
   if (close_range(3, kHighest, CLOSE_RANGE_CLOEXEC) != 0) give_up(report, Stage::prepare, errno);
-  if (const int error = place.become_user(); error != 0) give_up(report, Stage::prepare, error);
   // As the user: a directory it may not enter is refused here.
-  if (fchdir(descriptors.directory) != 0) give_up(report, Stage::directory, errno);
-  if (const int error = place.confine_program(); error != 0) {
-    give_up(report, Stage::prepare, error);
-  }
+  if (fchdir(directory) != 0) give_up(report, Stage::directory, errno);
   give_up(report, Stage::program, execute(image));
+}
+
+// Before an order's text.
+struct OrderHead {
+  std::uint32_t size = 0;
+  Input input = Input::none;
+};
+
+// In a child of its own, which may allocate.
+[[noreturn]] void wait_for_order(int order, const ChildDescriptors& descriptors,
+                                 Place& place) noexcept {
+  prepare(descriptors, place);
+  try {
+    // A change of user set it to fs.suid_dumpable.
+    sys::make_undumpable();
+    // The exec-init's own ends: nobody else's end may depend on this process.
+    const int kept[] = {0,
+                        1,
+                        2,
+                        descriptors.in,
+                        descriptors.no_input,
+                        descriptors.out,
+                        descriptors.err,
+                        descriptors.report,
+                        order};
+    sys::close_all_except(kept);
+    OrderHead head;
+    sys::ReceivedMessage message = sys::receive_message(
+        order, {reinterpret_cast<char*>(&head), sizeof head}, sys::Blocking::yes);
+    if (message.bytes != sizeof head || message.descriptors.size() != 1) _exit(127);
+    std::string text(head.size, '\0');
+    for (std::span<char> rest(text); !rest.empty();) {
+      const std::size_t got = sys::receive_bytes(order, rest, sys::Blocking::yes).bytes;
+      if (got == 0) _exit(127);
+      rest = rest.subspan(got);
+    }
+    const Exec request = decode_exec(text);
+    const ProgramImage image(request.argv, request.environment);
+    become_program(image, message.descriptors.front().get(), head.input, descriptors);
+  } catch (const std::exception&) {
+    give_up(descriptors.report, ChildReport::Stage::prepare, ENOMEM);
+  }
 }
 
 }  // namespace
 
-pid_t start_program(const ProgramImage& image, const ChildDescriptors& descriptors,
-                    Place& place) noexcept {
+pid_t start_program(const ProgramImage& image, int directory, Input input,
+                    const ChildDescriptors& descriptors, Place& place) noexcept {
   // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork): what it warns of is meant.
   const pid_t pid = vfork();
-  if (pid == 0) become_program(image, descriptors, place);
+  if (pid == 0) {
+    prepare(descriptors, place);
+    become_program(image, directory, input, descriptors);
+  }
   // The memory was shared, and a change of user sets it to fs.suid_dumpable.
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   return pid;
+}
+
+pid_t start_waiting_child(int order, const ChildDescriptors& descriptors, Place& place) noexcept {
+  const pid_t pid = fork();
+  if (pid == 0) wait_for_order(order, descriptors, place);
+  return pid;
+}
+
+void send_order(int order, std::string_view exec, int directory, Input input) noexcept try {
+  const OrderHead head{static_cast<std::uint32_t>(exec.size()), input};
+  sys::send_message(order, {reinterpret_cast<const char*>(&head), sizeof head}, {&directory, 1},
+                    sys::Blocking::yes);
+  while (!exec.empty()) {
+    exec.remove_prefix(sys::send_message(order, exec, {}, sys::Blocking::yes));
+  }
+} catch (const std::exception&) {
 }
 
 }  // namespace casemate::guest

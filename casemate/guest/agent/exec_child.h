@@ -19,7 +19,7 @@ struct ChildReport {
   Stage stage = Stage::prepare;
 };
 
-// All that a child needs to become a program, made before the fork so that it allocates nothing.
+// All that a child needs to become a program, made before the vfork so that it allocates nothing.
 class ProgramImage {
  public:
   // `environment` replaces the base entries (PATH, HOME, ...) of the same name.
@@ -43,22 +43,33 @@ class ProgramImage {
 
 // Descriptors of the child, all 3 or above and close-on-exec.
 struct ChildDescriptors {
+  // Its standard input where the host writes that, and where there is none.
   int in = -1;
+  int no_input = -1;
   int out = -1;
   int err = -1;
-  int directory = -1;
   int report = -1;
   // Of the call's accounting groups.
   std::span<const int> groups;
 };
+
+enum class Input : bool { none, piped };
 
 // Starts a child that becomes the program: a session of its own, default signals, no descriptor
 // beyond 0, 1, 2, umask 022, raised OOM score, then what the place takes away. Returns when it is
 // the program or has reported why not; -1 with errno when there could be no child.
 //
 // Until then the child lives in the caller's own memory, as of vfork: copying that, and every page
-// that either of them writes, took longer than all that the child does.
-pid_t start_program(const ProgramImage& image, const ChildDescriptors& descriptors,
-                    Place& place) noexcept;
+// that either of them writes, takes longer than all that the child does.
+pid_t start_program(const ProgramImage& image, int directory, Input input,
+                    const ChildDescriptors& descriptors, Place& place) noexcept;
+
+// The same ahead, while nobody has asked for a program: the child does all that depends on none,
+// and waits at `order` for `send_order`, or for its end. A copy of the caller, which may go on
+// meanwhile. -1 with errno when there could be no child.
+pid_t start_waiting_child(int order, const ChildDescriptors& descriptors, Place& place) noexcept;
+// Which program, by the encoded `Exec`. A child that is gone says nothing to it: whoever reads the
+// report and waits for children learns of that.
+void send_order(int order, std::string_view exec, int directory, Input input) noexcept;
 
 }  // namespace casemate::guest

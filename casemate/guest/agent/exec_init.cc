@@ -19,7 +19,9 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "casemate/guest/agent/directory.h"
 #include "casemate/guest/agent/exec_child.h"
@@ -28,7 +30,9 @@
 #include "casemate/guest/frame.h"
 #include "casemate/guest/protocol.h"
 #include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
 #include "casemate/sys/poll.h"
+#include "casemate/sys/socket.h"
 
 namespace casemate::guest {
 namespace {
@@ -84,6 +88,21 @@ std::optional<SteadyTime> sooner(std::optional<SteadyTime> one, std::optional<St
   return one ? one : other;
 }
 
+struct Streams {
+  Pipe in;
+  sys::UniqueFd no_input;
+  Pipe out;
+  Pipe err;
+  Pipe report;
+};
+
+std::vector<int> numbers(const std::vector<sys::UniqueFd>& descriptors) {
+  std::vector<int> numbers;
+  numbers.reserve(descriptors.size());
+  for (const sys::UniqueFd& descriptor : descriptors) numbers.push_back(descriptor.get());
+  return numbers;
+}
+
 // One output stream of the program.
 struct OutputPipe {
   sys::UniqueFd fd;
@@ -103,9 +122,11 @@ struct InputPipe {
 
 class ExecInit {
  public:
-  ExecInit(int connection, Stay stay, const CpuBudgetMeter* budget, Place& place)
+  ExecInit(int connection, Stay stay, const std::vector<sys::UniqueFd>& groups,
+           const CpuBudgetMeter* budget, Place& place)
       : connection_(connection),
         stays_(stay == Stay::yes),
+        groups_(numbers(groups)),
         budget_(budget),
         place_(place),
         reader_(connection),
@@ -113,19 +134,21 @@ class ExecInit {
         children_(watch_children()) {}
 
   // Throws `ConnectionOver`, `ProtocolError`, `std::system_error`; then nothing but a kill is left.
-  void run(const std::vector<sys::UniqueFd>& groups) {
+  void run() {
     std::optional<Exec> request;
     try {
       place_.enter_exec_scope();
+      make_streams();
+      start_ahead();
       const std::optional<Frame> frame = await_frame(connection_, reader_);
       if (!frame) throw ConnectionOver{};
       if (is(*frame, FrameType::hold) && !stays_) {
-        request = hold(decode_hold(frame->payload), groups);
+        request = hold(decode_hold(frame->payload));
         if (!request) return;
       } else {
         if (!is(*frame, FrameType::exec)) throw ProtocolError("no exec request");
         request = decode_exec(frame->payload);
-        if (!start(*request, groups, Begin::now)) return;
+        if (!start(*request, frame->payload, Begin::now)) return;
       }
     } catch (const std::system_error& error) {
       send_failure({FailureReason::no_resources, error.code().value(), error.what()});
@@ -157,8 +180,59 @@ class ExecInit {
   // Whether the host is told at once that the program begins, or not before it is released.
   enum class Begin : bool { later, now };
 
-  // False when the host was told why not.
-  bool start(const Exec& request, const std::vector<sys::UniqueFd>& groups, Begin begin) {
+  void make_streams() {
+    streams_ = {};
+    const auto give = [this](const sys::UniqueFd& end) { place_.give_pipe(end.get()); };
+    if (!stays_) {
+      streams_.in = make_pipe();
+      give(streams_.in.read);
+    }
+    streams_.no_input = sys::open_at(AT_FDCWD, "/dev/null", O_RDONLY);
+    for (Pipe* output : {&streams_.out, &streams_.err}) {
+      if (stays_) {
+        output->write = sys::open_at(AT_FDCWD, "/dev/null", O_WRONLY);
+      } else {
+        *output = make_pipe();
+        give(output->write);
+      }
+    }
+    streams_.report = make_pipe();
+  }
+
+  ChildDescriptors childs_ends() const {
+    return {.in = streams_.in.read.get(),
+            .no_input = streams_.no_input.get(),
+            .out = streams_.out.write.get(),
+            .err = streams_.err.write.get(),
+            .report = streams_.report.write.get(),
+            .groups = groups_};
+  }
+
+  // A child for a program that nobody has asked for yet, where there is time for it.
+  void start_ahead() {
+    if (!place_.may_start_ahead()) return;
+    std::array<pollfd, 1> entries{pollfd{connection_, POLLIN, 0}};
+    if (sys::poll_until(entries, Clock::now()) != 0) return;
+    sys::UniqueFd childs;
+    std::tie(order_, childs) = sys::socket_pair(sys::SocketType::stream);
+    program_ = start_waiting_child(childs.get(), childs_ends(), place_);
+    if (program_ < 0) order_.reset();
+  }
+
+  // Whether the one that was started ahead is still there. What became of it otherwise is nothing
+  // of the program's: that begins with a child of its own.
+  bool has_waiting_child() {
+    if (!order_) return false;
+    reap();
+    if (!program_status_) return true;
+    program_status_.reset();
+    order_.reset();
+    make_streams();
+    return false;
+  }
+
+  // False when the host was told why not. `text` is the encoded request.
+  bool start(const Exec& request, std::string_view text, Begin begin) {
     sys::UniqueFd directory;
     try {
       directory = open_directory(request.directory);
@@ -168,46 +242,30 @@ class ExecInit {
       send_failure(failure);
       return false;
     }
-    const ProgramImage image(request.argv, request.environment);
-    Pipe in;
-    Pipe out;
-    Pipe err;
     if (stays_ && request.stdin_piped) throw ProtocolError("input for a program that stays");
-    if (request.stdin_piped) {
-      in = make_pipe();
-      place_.give_pipe(in.read.get());
-    } else {
-      in.read.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
-      if (!in.read) sys::throw_errno("/dev/null");
-    }
-    for (Pipe* output : {&out, &err}) {
-      if (stays_) {
-        output->write.reset(open("/dev/null", O_WRONLY | O_CLOEXEC));
-        if (!output->write) sys::throw_errno("/dev/null");
-      } else {
-        *output = make_pipe();
-        place_.give_pipe(output->write.get());
-      }
-    }
-    Pipe report = make_pipe();
-
-    std::vector<int> group_numbers;
-    group_numbers.reserve(groups.size());
-    for (const sys::UniqueFd& group : groups) group_numbers.push_back(group.get());
-
+    const Input input = request.stdin_piped ? Input::piped : Input::none;
+    const bool waiting = has_waiting_child();
+    std::optional<ProgramImage> image;
+    if (!waiting) image.emplace(request.argv, request.environment);
     if (begin == Begin::now) {
       put(FrameType::begun);
       if (!await_flush(connection_, writer_)) throw ConnectionOver{};
     }
-    const ChildDescriptors descriptors{in.read.get(),   out.write.get(),    err.write.get(),
-                                       directory.get(), report.write.get(), group_numbers};
-    program_ = start_program(image, descriptors, place_);
-    if (program_ < 0) sys::throw_errno("vfork");
-    in.read.reset();
-    out.write.reset();
-    err.write.reset();
-    report.write.reset();
-    const std::optional<Failure> failure = read_report(report.read.get());
+    place_.count_refusals();
+    if (waiting) {
+      send_order(order_.get(), text, directory.get(), input);
+      order_.reset();
+    } else {
+      program_ = start_program(*image, directory.get(), input, childs_ends(), place_);
+      if (program_ < 0) sys::throw_errno("vfork");
+    }
+    streams_.in.read.reset();
+    streams_.no_input.reset();
+    streams_.out.write.reset();
+    streams_.err.write.reset();
+    streams_.report.write.reset();
+    const std::optional<Failure> failure = read_report(streams_.report.read.get());
+    streams_.report.read.reset();
     started_ = Clock::now();
     if (budget_ != nullptr) next_look_ = started_;
     if (failure) {
@@ -219,22 +277,25 @@ class ExecInit {
       flush();
     }
     if (!stays_) {
-      set_nonblocking(out.read.get());
-      set_nonblocking(err.read.get());
+      set_nonblocking(streams_.out.read.get());
+      set_nonblocking(streams_.err.read.get());
     }
-    if (in.write) set_nonblocking(in.write.get());
-    outputs_[0] = {std::move(out.read), FrameType::output_out};
-    outputs_[1] = {std::move(err.read), FrameType::output_err};
-    input_.fd = std::move(in.write);
+    outputs_[0] = {std::move(streams_.out.read), FrameType::output_out};
+    outputs_[1] = {std::move(streams_.err.read), FrameType::output_err};
+    if (request.stdin_piped) {
+      set_nonblocking(streams_.in.write.get());
+      input_.fd = std::move(streams_.in.write);
+    }
+    streams_.in.write.reset();
     input_.piped = request.stdin_piped;
     return true;
   }
 
   // Starts the program and leaves it where it reads its file, until that comes. Returns what it is
   // from then on; nothing when the host was told why not.
-  std::optional<Exec> hold(Hold request, const std::vector<sys::UniqueFd>& groups) {
+  std::optional<Exec> hold(Hold request) {
     HeldFile file(request.path, request.imports, place_);
-    if (!start(request.exec, groups, Begin::later)) return std::nullopt;
+    if (!start(request.exec, encode(request.exec), Begin::later)) return std::nullopt;
     const std::optional<Release> release = await_release(file);
     if (!release) {
       send_failure({FailureReason::no_resources, ESRCH, "a program that was held has ended"});
@@ -247,6 +308,7 @@ class ExecInit {
       send_failure({FailureReason::no_resources, ESRCH, "a program that was held has ended"});
       return std::nullopt;
     }
+    place_.count_refusals();
     put(FrameType::begun);
     if (!await_flush(connection_, writer_)) throw ConnectionOver{};
     file.fill(release->source);
@@ -529,11 +591,16 @@ class ExecInit {
   bool stays_;
   // Only where it stays.
   bool host_gone_ = false;
+  std::vector<int> groups_;
   const CpuBudgetMeter* budget_;
   Place& place_;
   FrameReader reader_;
   FrameWriter writer_;
   sys::UniqueFd children_;
+  // Of the program's, until it has started.
+  Streams streams_;
+  // Where a child waits for its program.
+  sys::UniqueFd order_;
   std::array<OutputPipe, 2> outputs_;
   // Not cleared: most programs print less than one of its pages.
   std::unique_ptr<char[]> read_ = std::make_unique_for_overwrite<char[]>(kMaxData);
@@ -554,9 +621,9 @@ int run_exec_init(sys::UniqueFd connection, Stay stay, const std::vector<sys::Un
                   const CpuBudgetMeter* budget, sys::UniqueFd parent_alive, Place& place) noexcept
     try {
   harden_process(parent_alive.get());
-  ExecInit init(connection.get(), stay, budget, place);
+  ExecInit init(connection.get(), stay, groups, budget, place);
   try {
-    init.run(groups);
+    init.run();
     return 0;
   } catch (const ConnectionOver&) {
   } catch (const std::exception&) {

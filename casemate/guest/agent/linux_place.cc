@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "casemate/guest/agent/call_network.h"
+#include "casemate/guest/agent/inode_reserve.h"
 #include "casemate/guest/agent/landlock.h"
 #include "casemate/guest/agent/remove_tree.h"
 #include "casemate/guest/agent/rootfs.h"
@@ -40,9 +41,14 @@ constexpr std::uint64_t kMaxTerminals = 32;
 constexpr int kRanOut = 1;
 constexpr std::chrono::milliseconds kTryPatience{200};
 
-void make_directory(int parent, const std::string& path, unsigned mode, unsigned owner) {
-  if (mkdirat(parent, path.c_str(), mode) < 0) sys::throw_errno("making " + path);
-  if (owner != 0 && fchownat(parent, path.c_str(), owner, owner, AT_SYMLINK_NOFOLLOW) < 0) {
+void make_directory(int quota, const std::string& path, unsigned mode, unsigned owner) {
+  while (mkdirat(quota, path.c_str(), mode) < 0) {
+    const int error = errno;
+    if (error != ENOSPC || !give_up_reserved_inode(quota)) {
+      sys::throw_error(error, "making " + path);
+    }
+  }
+  if (owner != 0 && fchownat(quota, path.c_str(), owner, owner, AT_SYMLINK_NOFOLLOW) < 0) {
     sys::throw_errno("giving away " + path);
   }
 }
@@ -85,8 +91,20 @@ std::vector<std::string> LinuxPlace::kept_directories() const {
 
 void LinuxPlace::open_call_scope(std::string_view id, HostSockets sockets) {
   const std::string own = "calls/" + std::string(id);
-  const std::string mount_point = "workspace/" + std::string(id);
+  // Where it is there, all of it is another call's.
   make_directory(quota_.get(), own, 0700, 0);
+  try {
+    fill_call_scope(id, sockets);
+  } catch (...) {
+    // Half of one would be in everybody's way: of a full disk it may have what was left.
+    close_call_scope(id);
+    throw;
+  }
+}
+
+void LinuxPlace::fill_call_scope(std::string_view id, HostSockets sockets) {
+  const std::string own = "calls/" + std::string(id);
+  const std::string mount_point = "workspace/" + std::string(id);
   make_directory(quota_.get(), own + "/dir", 0755, kUserId);
   make_directory(quota_.get(), own + "/dir/work", 0755, kUserId);
   make_directory(quota_.get(), own + "/tmp", 01777, 0);
@@ -97,10 +115,12 @@ void LinuxPlace::open_call_scope(std::string_view id, HostSockets sockets) {
     // Its programs own the work directory, and one may have closed it to itself and all that
     // follow.
     if (fchmodat(quota_.get(), "workspace", 01777, 0) < 0) sys::throw_errno("opening /workspace");
+    is_mounted_ = true;
     cover_mount_point(id);
   }
   const std::string directory = config_.work_dir + "/" + std::string(id);
   sys::bind(quota_.get(), (own + "/dir").c_str(), AT_FDCWD, directory.c_str());
+  is_mounted_ = true;
   sys::bind(quota_.get(), (own + "/tmp").c_str(), AT_FDCWD, "/tmp");
   sys::bind(quota_.get(), (own + "/shm").c_str(), AT_FDCWD, "/dev/shm");
   sys::attach(sys::make_terminals(kMaxTerminals).get(), AT_FDCWD, "/dev/pts");
@@ -154,7 +174,7 @@ void LinuxPlace::clear_mount_point(const std::string& directory) const {
 bool LinuxPlace::close_call_scope(std::string_view id) noexcept {
   try {
     const std::string name(id);
-    clear_mount_point(config_.work_dir + "/" + name);
+    if (is_mounted_) clear_mount_point(config_.work_dir + "/" + name);
     const sys::UniqueFd calls =
         sys::open_at(quota_.get(), "calls", O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     const bool tree_gone = remove_tree(calls.get(), name) == 0;
@@ -168,7 +188,10 @@ bool LinuxPlace::close_call_scope(std::string_view id) noexcept {
 }
 
 pid_t LinuxPlace::clone_exec_init() {
-  const pid_t pid = sys::clone_process(CLONE_NEWPID | CLONE_NEWNS);
+  // The first has the mounts of the call for its own: copying them takes time, and taking a copy
+  // away waits for the whole machine (an RCU grace period).
+  const std::uint64_t mounts = std::exchange(first_exec_, false) ? 0 : CLONE_NEWNS;
+  const pid_t pid = sys::clone_process(CLONE_NEWPID | mounts);
   if (pid == 0) sys::die_with_parent(self_.get());
   return pid;
 }
@@ -176,7 +199,6 @@ pid_t LinuxPlace::clone_exec_init() {
 bool LinuxPlace::end_leftovers() noexcept { return true; }
 
 void LinuxPlace::enter_exec_scope() {
-  if (programs_ != nullptr) before_ = read_refusals(*programs_);
   // The call's /proc stays below this one, out of reach: this process's children have no right to
   // take a mount away.
   const sys::UniqueFd proc = sys::make_proc();
@@ -184,6 +206,10 @@ void LinuxPlace::enter_exec_scope() {
   for (const char* path : kHiddenDirectories) hide(kEmptyDirectory, path);
   for (const char* path : kHiddenFiles) hide("/dev/null", path);
   landlock_ = make_landlock(config_.work_dir);
+}
+
+void LinuxPlace::count_refusals() {
+  if (programs_ != nullptr) before_ = read_refusals(*programs_);
 }
 
 void LinuxPlace::give_pipe(int pipe) {

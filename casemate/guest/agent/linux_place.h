@@ -50,6 +50,10 @@ class LinuxPlace final : public Place {
   pid_t clone_exec_init() override;
   bool end_leftovers() noexcept override;
   void enter_exec_scope() override;
+  bool may_start_ahead() const noexcept override {
+    return programs_ == nullptr && config_.processes == 0;
+  }
+  void count_refusals() override;
   void give_pipe(int pipe) override;
   void kill_exec_scope() noexcept override;
   DiskFull disk_full() const noexcept override;
@@ -62,12 +66,17 @@ class LinuxPlace final : public Place {
 
  private:
   int limit_processes() const noexcept;
+  void fill_call_scope(std::string_view id, HostSockets sockets);
   void cover_mount_point(std::string_view id);
   void clear_mount_point(const std::string& directory) const;
 
   Config config_;
   const ProgramGroup* programs_;
-  // At the beginning of an exec.
+  // Whether something may be mounted where the call's directory is seen.
+  bool is_mounted_ = false;
+  // None was cloned yet.
+  bool first_exec_ = true;
+  // When a program began.
   Refusals before_{};
   // The whole quota file system. Covered in the call's mount namespace; only this reaches it.
   sys::UniqueFd quota_;

@@ -65,6 +65,14 @@ class Place {
   // First thing in the child of `clone_exec_init`: its own mounts, a fresh /proc.
   virtual void enter_exec_scope() = 0;
 
+  // Whether a program's process may be there before its program is known: it is counted as one of
+  // the programs, which matters where those of all calls are counted together.
+  virtual bool may_start_ahead() const noexcept { return true; }
+
+  // A program is about to begin: what was refused before is not its. The default, where the host
+  // counts, does nothing.
+  virtual void count_refusals() {}
+
   // Lets the program open by name (/dev/stdout) what it has as a standard stream, given either end
   // of the pipe. Where the program's user is the caller's there is nothing to do, and the default
   // does nothing.
@@ -84,7 +92,7 @@ class Place {
   // The default is false.
   virtual bool processes_ran_out() noexcept;
 
-  // What a counter of the kernel's says was refused since `enter_exec_scope`, to everything that
+  // What a counter of the kernel's says was refused since `count_refusals`, to everything that
   // shares the bound: a process that was not made because there were too many, memory so that one
   // was killed. The default, where the host counts, is nothing.
   struct Refused {
@@ -113,9 +121,10 @@ class Place {
   // as that user shall not be able to stop it. The default is `become_user`.
   virtual int become_file_worker() noexcept { return become_user(); }
 
-  // The last thing before execve of a program (never in a file server), after `become_user`:
-  // resource limits, no_new_privs, the system call filter. What it installs must leave execve,
-  // write, close and _exit working. Async-signal-safe. Returns 0 or an errno.
+  // In what becomes a program (never in a file server), after `become_user`: resource limits,
+  // no_new_privs, the system call filter. What it installs must leave working what is left to do:
+  // execve, fchdir, close, what reads and writes, memory of its own and _exit. Async-signal-safe.
+  // Returns 0 or an errno.
   virtual int confine_program() noexcept = 0;
 
   // Of a process of ours that talks to programs, after `become_user` and no_new_privs: the system

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "casemate/guest/agent/image_root.h"
+#include "casemate/guest/agent/inode_reserve.h"
 #include "casemate/guest/agent/support_files.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
@@ -379,7 +380,10 @@ namespace {
 // One tmpfs behind all that can be written.
 void add_quota(int root, const RootPlan& plan) {
   const UniqueFd quota =
-      sys::make_tmpfs({.size = plan.disk_bytes, .inodes = plan.disk_inodes, .mode = 0700}, {});
+      sys::make_tmpfs({.size = plan.disk_bytes,
+                       .inodes = plan.disk_inodes + kReservedInodes + 1,  // 1: its directory
+                       .mode = 0700},
+                      {});
   make_directory(quota.get(), "workspace", 01777);
   make_directory(quota.get(), "home", 0755, kUserId);
   make_directory(quota.get(), "calls", 0700);

@@ -137,7 +137,7 @@ class MarkingAccounting : public CallAccounting {
 
 TEST_P(OverAStream, AMarkIsHeldForAsLongAsTheProgramStays) {
   const auto accounting = std::make_shared<MarkingAccounting>();
-  plain_.parts().account = [accounting](std::string_view, const CallControl&) {
+  plain_.parts().account = [accounting](std::string_view, CallUse, const CallControl&) {
     return accounting;
   };
   auto call = plain_.sandbox().open_call({}, {});
@@ -163,7 +163,7 @@ class GroupAccounting : public CallAccounting {
 
 TEST_P(OverAStream, ACallThatWouldJoinControlGroupsIsRefusedAndNotLeftUnbounded) {
   const sys::UniqueFd file = sys::make_event();
-  plain_.parts().account = [&](std::string_view, const CallControl&) {
+  plain_.parts().account = [&](std::string_view, CallUse, const CallControl&) {
     return std::make_shared<GroupAccounting>(file.get());
   };
   EXPECT_THROW(plain_.sandbox().open_call({}, {}), SandboxUnavailable);

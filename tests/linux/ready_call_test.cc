@@ -1,0 +1,157 @@
+// The next call of a sandbox, opened before anybody wants it (guest/ready_call.h).
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/linux/linux_test.h"
+
+namespace casemate::linux_tests {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+// The agent, a call's process, the init of its exec, and what will become a program.
+constexpr std::size_t kProcesses = 4;
+
+class ReadyCalls : public LinuxTest {
+ protected:
+  pid_t agent() const { return agent_of(sandbox_directories().at(0)); }
+
+  // Which processes a sandbox has is told to nobody, so it is looked at again.
+  bool has_processes(std::size_t count) const {
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    while (family_of(agent()).size() != count) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      std::this_thread::sleep_for(1ms);
+    }
+    return true;
+  }
+
+  void call_twice() {
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(output(shell("echo hello")), "hello\n");
+    ASSERT_TRUE(has_processes(kProcesses));
+  }
+
+  // Oldest first.
+  std::vector<pid_t> waiting() const {
+    std::vector<pid_t> found;
+    for (const auto& [pid, start] : family_of(agent())) found.push_back(pid);
+    std::ranges::sort(found);
+    return found;
+  }
+
+  // Those that have a directory in the sandbox now.
+  std::vector<std::string> calls() const {
+    std::vector<std::string> found;
+    const fs::path root = "/proc/" + std::to_string(agent()) + "/root/workspace";
+    for (const auto& entry : fs::directory_iterator(root)) {
+      found.push_back(entry.path().filename());
+    }
+    return found;
+  }
+};
+
+TEST_F(ReadyCalls, AreThereFromTheSecondCallOnAndAreTheNext) {
+  output(shell("true"));
+  ASSERT_TRUE(has_processes(1)) << "whoever calls once pays for no other";
+  call_twice();
+  const std::vector<std::string> there = calls();
+  ASSERT_EQ(there.size(), 1U);
+  const auto call = sandbox().open_call({}, {});
+  EXPECT_EQ(call->id(), there.at(0));
+  EXPECT_EQ(call->exec(shell("pwd; ls -A; ls -A /tmp; cat"), {}).stdout,
+            call->directory() + "/work\n");
+  EXPECT_NE(sandbox().open_call({}, {})->id(), there.at(0));
+  EXPECT_TRUE(call->close());
+}
+
+TEST_F(ReadyCalls, ThatLostAProcessAreMissedByNobody) {
+  for (std::size_t killed = 1; killed < kProcesses; ++killed) {
+    call_twice();
+    const pid_t pid = waiting().at(killed);
+    ASSERT_EQ(kill(pid, SIGKILL), 0);
+    ASSERT_TRUE(has_processes(killed == 3 ? kProcesses - 1 : killed == 2 ? 2 : 1)) << killed;
+    const ExecResult result = run(shell("echo once >> ~/runs; cat ~/runs; exit 3"));
+    EXPECT_EQ(result.exit_code, 3) << killed << result.stderr;
+    EXPECT_EQ(std::ranges::count(result.stdout, '\n'), static_cast<long>(killed));
+    EXPECT_TRUE(result.stopped_known);
+  }
+}
+
+TEST_F(ReadyCalls, AreNoReasonToCallASandboxBusy) {
+  call_twice();
+  SandboxSpec other = spec();
+  other.resources.open_files = stated(77);
+  const auto replaced = acquire(key(), other);
+  EXPECT_EQ(replaced->exec(shell("ulimit -n"), {}).stdout, "77\n");
+  EXPECT_EQ(backend().dispose(key()), 1);
+}
+
+TEST_F(ReadyCalls, AreTheirParentsInAForkedChild) {
+  call_twice();
+  const std::vector<std::string> there = calls();
+  ASSERT_EQ(there.size(), 1U);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool own = sandbox().open_call({}, {})->id() != there.at(0);
+    const bool runs = run(shell("exit 5")).exit_code == 5;
+    _exit(own && runs ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(sandbox().open_call({}, {})->id(), there.at(0));
+}
+
+// What was refused to one program is not told of the next, however long its process was there.
+TEST_F(ReadyCalls, KnowNothingOfWhatWasRefusedBefore) {
+  NEEDS_CONTROL_GROUPS();
+  SandboxSpec small = spec();
+  small.resources.pids = stated(8);
+  const auto sandbox = acquire(key("small"), small);
+  for (int i = 0; i < 4; ++i) {
+    const ExecResult over = sandbox->exec(
+        python("import os, time\nfor i in range(9):\n  if os.fork() == 0: time.sleep(60)"), {});
+    EXPECT_EQ(over.limit, Limit::pids) << over.stderr;
+    EXPECT_EQ(sandbox->exec(shell("exit 1"), {}).limit, std::nullopt);
+  }
+}
+
+// In a full disk a call has what the one before it left, and no opening that failed has any of it.
+TEST_F(ReadyCalls, AreHadInAFullDiskAgainAndAgain) {
+  SandboxSpec small = spec();
+  small.resources.disk_inodes = stated(200);
+  const auto sandbox = acquire(key("small"), small);
+  const ExecRequest fill = shell(
+      "mkdir -p /workspace/d; i=0; while echo > /workspace/d/$$.$i; do i=$((i+1)); done; exit 4");
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(sandbox->exec(fill, {}).exit_code, 4) << i;
+  EXPECT_EQ(sandbox->exec(shell("rm -r /workspace/d; echo room > /workspace/d"), {}).exit_code, 0);
+}
+
+TEST_F(ReadyCalls, AreOneCallersEach) {
+  sandbox();
+  std::vector<std::jthread> threads;
+  std::vector<std::string> seen(4);
+  for (std::string& all : seen) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 25; ++i) all += run(shell("ls -A; echo x > file; cat file")).stdout;
+    });
+  }
+  threads.clear();
+  std::string expected;
+  for (int i = 0; i < 25; ++i) expected += "x\n";
+  for (const std::string& all : seen) EXPECT_EQ(all, expected);
+}
+
+}  // namespace
+}  // namespace casemate::linux_tests

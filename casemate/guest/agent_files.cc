@@ -18,6 +18,9 @@
 namespace casemate::guest {
 namespace {
 
+// What a file of more than one frame gets at once: growing step by step would copy all of it again
+// and again, and room that is never touched takes no memory.
+constexpr std::uint64_t kRoomForMore = std::uint64_t{32} << 20;
 // Idle connections a call keeps; each is a process in the guest.
 constexpr std::size_t kMaxIdle = 2;
 
@@ -199,6 +202,9 @@ std::string AgentCall::read_file(std::string_view path, std::string_view working
       expect_data(answer);
       if (answer.payload.size() > max_bytes - content.size()) {
         throw ProtocolError("more of a file than was asked for");
+      }
+      if (content.empty() && answer.payload.size() == kMaxData) {
+        content.reserve(std::min(max_bytes, kRoomForMore));
       }
       content += answer.payload;
     }

@@ -205,7 +205,7 @@ for i in range(20000):
 print('deep')
 )"));
   EXPECT_EQ(result.stdout, "deep\n");
-  EXPECT_EQ(output(shell("df --output=iused /workspace | tail -1 | awk '{print ($1 < 40)}'")),
+  EXPECT_EQ(output(shell("df --output=iused /workspace | tail -1 | awk '{print ($1 < 70)}'")),
             "1\n");
 }
 

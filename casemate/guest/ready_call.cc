@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstddef>
+#include <deque>
 #include <exception>
 #include <tuple>
 #include <utility>
@@ -18,8 +20,31 @@ namespace {
 
 // Who was called so often will be called again.
 constexpr int kCallsBefore = 2;
+constexpr std::size_t kMostOfAProcess = 32;
 // It is for later: a guest that is not there at once does not hold up the program of now.
 constexpr std::chrono::milliseconds kPatience{100};
+
+// Which sandboxes of this process may have one: the last in which one was opened.
+class LastOpened {
+ public:
+  // Returns whose is too old now.
+  std::shared_ptr<ReadyCall> add(const std::shared_ptr<ReadyCall>& call) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(calls_, [&](const std::weak_ptr<ReadyCall>& each) {
+      const auto alive = each.lock();
+      return !alive || alive == call;
+    });
+    calls_.push_back(call);
+    if (calls_.size() <= kMostOfAProcess) return nullptr;
+    std::shared_ptr<ReadyCall> oldest = calls_.front().lock();
+    calls_.pop_front();
+    return oldest;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<std::weak_ptr<ReadyCall>> calls_;
+};
 
 void send_request(AskedCall& asked, const CallProfile& profile, const AgentSandboxParts& parts,
                   const CallControl& control) {
@@ -78,19 +103,29 @@ std::optional<AskedCall> ReadyCall::take() {
 
 void ReadyCall::fill(When now, const AgentSandboxParts& parts) noexcept try {
   if (now != when_ || !owner_.is_current()) return;
-  const std::lock_guard lock(mutex_);
-  if (next_ || calls_ < kCallsBefore) return;
-  CallControl control;
-  control.deadline = sys::deadline_after(kPatience);
-  CallProfile profile;
-  profile.id = random_hex(6);
-  profile.starts_program = true;
-  next_ = ask_for_call(profile, parts, CallUse::later, control);
+  {
+    const std::lock_guard lock(mutex_);
+    if (next_ || calls_ < kCallsBefore) return;
+    CallControl control;
+    control.deadline = sys::deadline_after(kPatience);
+    CallProfile profile;
+    profile.id = random_hex(6);
+    profile.starts_program = true;
+    next_ = ask_for_call(profile, parts, CallUse::later, control);
+  }
+  static LastOpened last_opened;
+  if (const auto oldest = last_opened.add(shared_from_this())) oldest->drop();
 } catch (const std::exception& error) {
   // Whoever comes next opens one, and hears why that is not possible.
   write_log(parts.log, LogLevel::debug,
             fmt::format("sandbox {}: the next call is not opened ahead: {}", parts.info.id,
                         error.what()));
+}
+
+void ReadyCall::drop() noexcept {
+  std::optional<AskedCall> dropped;
+  const std::lock_guard lock(mutex_);
+  dropped = std::exchange(next_, std::nullopt);
 }
 
 }  // namespace casemate::guest

@@ -34,8 +34,11 @@ AskedCall ask_for_call(const CallProfile& profile, const AgentSandboxParts& part
 // call that is open at the same time as others. Only a sandbox that was called more than once has
 // one, so that what is used once costs nothing.
 //
+// Each holds some seven descriptors, so the sandboxes that a process called last have one: at most
+// 32 at a time.
+//
 // Thread-safe. In a forked child of the application the call is the parent's: there is none.
-class ReadyCall {
+class ReadyCall : public std::enable_shared_from_this<ReadyCall> {
  public:
   // When the guest has time for it: while a program of the sandbox runs, which is what the host
   // waits for as well, or, where opening a call takes what that program needs, once its call is
@@ -50,6 +53,8 @@ class ReadyCall {
   void fill(When now, const AgentSandboxParts& parts) noexcept;
 
  private:
+  void drop() noexcept;
+
   const When when_;
   sys::OwnerProcess owner_;
   std::mutex mutex_;

@@ -138,6 +138,25 @@ TEST_F(ReadyCalls, AreHadInAFullDiskAgainAndAgain) {
   EXPECT_EQ(sandbox->exec(shell("rm -r /workspace/d; echo room > /workspace/d"), {}).exit_code, 0);
 }
 
+// Of descriptors, of which an application has some hundreds for all that it does.
+TEST_F(ReadyCalls, AreOfTheSandboxesThatWereCalledLast) {
+  const auto descriptors = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  std::vector<std::shared_ptr<Sandbox>> sandboxes;
+  for (int i = 0; i < 40; ++i) {
+    sandboxes.push_back(acquire(key(std::to_string(i)), spec()));
+    sandboxes.back()->exec(shell("true"), {});
+  }
+  const auto before = descriptors();
+  for (const auto& sandbox : sandboxes) sandbox->exec(shell("true"), {});
+  const auto each = (descriptors() - before) / 32;
+  EXPECT_GE(each, 2);
+  EXPECT_EQ(descriptors(), before + 32 * each);
+  for (const auto& sandbox : sandboxes) EXPECT_EQ(sandbox->exec(shell("exit 3"), {}).exit_code, 3);
+  EXPECT_EQ(descriptors(), before + 32 * each);
+}
+
 TEST_F(ReadyCalls, AreOneCallersEach) {
   sandbox();
   std::vector<std::jthread> threads;

@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,10 +30,24 @@ class ReadyCalls : public LinuxTest {
  protected:
   pid_t agent() const { return agent_of(sandbox_directories().at(0)); }
 
-  // Which processes a sandbox has is told to nobody, so it is looked at again.
+  // The agent, its only child, the only child of that and so on.
+  std::vector<pid_t> chain() const {
+    std::vector<pid_t> found{agent()};
+    while (true) {
+      const std::string self = std::to_string(found.back());
+      std::ifstream children("/proc/" + self + "/task/" + self + "/children");
+      pid_t child = 0;
+      pid_t other = 0;
+      if (!(children >> child) || children >> other) return found;
+      found.push_back(child);
+    }
+  }
+
+  // That so many there are and no more. Which processes a sandbox has is told to nobody, so it is
+  // looked at again.
   bool has_processes(std::size_t count) const {
     const auto until = std::chrono::steady_clock::now() + 20s;
-    while (family_of(agent()).size() != count) {
+    while (family_of(agent()).size() != count || chain().size() != count) {
       if (std::chrono::steady_clock::now() > until) return false;
       std::this_thread::sleep_for(1ms);
     }
@@ -40,14 +57,6 @@ class ReadyCalls : public LinuxTest {
   void call_twice() {
     for (int i = 0; i < 2; ++i) EXPECT_EQ(output(shell("echo hello")), "hello\n");
     ASSERT_TRUE(has_processes(kProcesses));
-  }
-
-  // Oldest first.
-  std::vector<pid_t> waiting() const {
-    std::vector<pid_t> found;
-    for (const auto& [pid, start] : family_of(agent())) found.push_back(pid);
-    std::ranges::sort(found);
-    return found;
   }
 
   // Those that have a directory in the sandbox now.
@@ -78,7 +87,7 @@ TEST_F(ReadyCalls, AreThereFromTheSecondCallOnAndAreTheNext) {
 TEST_F(ReadyCalls, ThatLostAProcessAreMissedByNobody) {
   for (std::size_t killed = 1; killed < kProcesses; ++killed) {
     call_twice();
-    const pid_t pid = waiting().at(killed);
+    const pid_t pid = chain().at(killed);
     ASSERT_EQ(kill(pid, SIGKILL), 0);
     ASSERT_TRUE(has_processes(killed == 3 ? kProcesses - 1 : killed == 2 ? 2 : 1)) << killed;
     const ExecResult result = run(shell("echo once >> ~/runs; cat ~/runs; exit 3"));

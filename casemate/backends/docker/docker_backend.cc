@@ -24,11 +24,13 @@ using namespace docker;
 namespace {
 
 // Of a question that nobody asked for.
-constexpr std::chrono::seconds kQuestionPatience{2};
+constexpr std::chrono::seconds kUnaskedPatience{2};
+// Of one that somebody did: a busy engine takes its time over what it is.
+constexpr std::chrono::seconds kAskedPatience{10};
 
-CallControl with_question_patience() {
+CallControl within(std::chrono::seconds patience) {
   CallControl control;
-  control.deadline = std::chrono::steady_clock::now() + kQuestionPatience;
+  control.deadline = std::chrono::steady_clock::now() + patience;
   return control;
 }
 
@@ -145,7 +147,7 @@ BackendDeclarations DockerBackend::Impl::declarations() {
     if (std::exchange(asked_, true)) return declare(std::nullopt, Isolation::container);
   }
   try {
-    const EngineFacts facts = engine_.facts(with_question_patience());
+    const EngineFacts facts = engine_.facts(within(kUnaskedPatience));
     return declare(facts, isolation());
   } catch (const SandboxError&) {
     // Why is said to whoever wants a sandbox.
@@ -155,9 +157,7 @@ BackendDeclarations DockerBackend::Impl::declarations() {
 
 BackendProbe DockerBackend::Impl::probe() {
   try {
-    CallControl control;
-    control.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    const EngineFacts facts = engine_.facts(control);
+    const EngineFacts facts = engine_.facts(within(kAskedPatience));
     if (!options_.runtime.empty() && !facts.runtimes.contains(options_.runtime)) {
       throw SandboxUnavailable(
           fmt::format("the engine has no runtime {}", escape_for_display(options_.runtime)),
@@ -182,7 +182,11 @@ std::vector<SandboxRecord> DockerBackend::Impl::list() {
   held_.drop_dead();
   std::vector<SandboxRecord> records;
   try {
-    engine_.facts(with_question_patience());
+    engine_.facts(within(kAskedPatience));
+  } catch (const SandboxTimeout& error) {
+    write_log(options_.log, LogLevel::warning,
+              fmt::format("docker: what the engine has is not listed: {}", error.message()));
+    return records;
   } catch (const SandboxError& error) {
     // Nobody is there who could have any.
     write_log(options_.log, LogLevel::info, fmt::format("docker: {}", error.message()));

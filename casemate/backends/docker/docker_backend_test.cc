@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <boost/json.hpp>
 #include <chrono>
 #include <string>
@@ -47,6 +48,9 @@ class CarelessEngine {
   std::vector<std::string> removals;
   // Of its containers; to be changed while nobody asks.
   std::string state = "running";
+  // How long it thinks about what it is.
+  std::chrono::milliseconds pause{0};
+  std::atomic<int> lists = 0;
 
  private:
   static std::string container(const std::string& id, const SandboxKey& key) {
@@ -66,8 +70,10 @@ class CarelessEngine {
     std::string status = "200 OK";
     std::string body = "{}";
     if (request.starts_with("GET /version ")) {
+      poll(nullptr, 0, static_cast<int>(pause.count()));
       body = R"({"ApiVersion":"1.41","MinAPIVersion":"1.12","Version":"1"})";
     } else if (request.find("/containers/json") != request.npos) {
+      ++lists;
       body = "[" + container("ours", {"scope", "thread", "agent"}) + "," +
              container("theirs", {"scope", "another", "agent"}) + "]";
     } else if (request.find("/exec ") != request.npos) {
@@ -101,6 +107,18 @@ TEST(DockerBackend, WhatAnEngineListsBesideWhatWasAskedForIsNotEnded) {
   EXPECT_EQ(backend.dispose_scope("scope", "thread"), 1);
   ASSERT_EQ(engine.removals.size(), 1U);
   EXPECT_EQ(engine.removals[0], "DELETE /v1.41/containers/ours");
+}
+
+// What was left would stay, and what lives be hidden from who ends everything.
+TEST(DockerBackend, ABusyEngineIsWaitedForByWhoLists) {
+  const Scratch scratch;
+  CarelessEngine engine;
+  engine.pause = std::chrono::milliseconds(2'500);
+  DockerBackendOptions options;
+  options.host = engine.path();
+  options.state_dir = (scratch / "state").string();
+  DockerBackend(options).list();
+  EXPECT_GT(engine.lists, 0);
 }
 
 // Podman says 500 of one that has ended, and so does Docker in its last moment.

@@ -1,8 +1,13 @@
 #include "casemate/local/held_sandboxes.h"
 
+#include <poll.h>
+
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "casemate/local/lease.h"
+#include "casemate/sys/poll.h"
 
 namespace casemate::local {
 
@@ -32,8 +37,13 @@ std::shared_ptr<const HeldSandbox> HeldSandboxes::take(const std::string& digest
 
 void HeldSandboxes::drop_dead() {
   const std::lock_guard lock(mutex_);
-  std::erase_if(by_digest_,
-                [](const auto& entry) { return !lease_holds(entry.second->lease.get()); });
+  std::vector<pollfd> leases;
+  leases.reserve(by_digest_.size());
+  for (const auto& [digest, held] : by_digest_) leases.push_back(lease_end(held->lease.get()));
+  // All in one system call: every acquire of something new comes here.
+  if (sys::poll_until(leases, sys::SteadyTime::clock::now()) == 0) return;
+  std::size_t at = 0;
+  std::erase_if(by_digest_, [&](const auto&) { return leases[at++].revents != 0; });
 }
 
 }  // namespace casemate::local

@@ -74,9 +74,12 @@ void change_keep_idle(int lease, std::chrono::milliseconds keep_idle) noexcept {
   ask_for_lease(lease, keep_idle);
 }
 
+pollfd lease_end(int lease) noexcept {
+  return {.fd = lease, .events = POLLIN | POLLRDHUP, .revents = 0};
+}
+
 bool lease_holds(int lease) noexcept {
-  // An agent says nothing on a lease that it has granted, so anything is the end.
-  pollfd entry{.fd = lease, .events = POLLIN | POLLRDHUP, .revents = 0};
+  pollfd entry = lease_end(lease);
   int ready = -1;
   do {
     ready = poll(&entry, 1, 0);

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <optional>
@@ -52,7 +53,9 @@ std::shared_ptr<Sandbox> LocalSandboxes::acquire(const SandboxKey& key, const Sa
   };
   if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
 
-  keeper_.start_ahead();
+  // Whoever meets a sandbox that is there needs no keeper.
+  const std::string there = options_.state_dir + "/" + guest::kPublishedName + "/" + digest;
+  if (access(there.c_str(), F_OK) != 0) keeper_.start_ahead();
   const std::shared_ptr<const StateDirectory> kept = state();
   const StateDirectory& found = *kept;
   held_.drop_dead();

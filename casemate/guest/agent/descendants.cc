@@ -1,18 +1,20 @@
 #include "casemate/guest/agent/descendants.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
 
 namespace casemate::guest {
 namespace {
@@ -28,9 +30,13 @@ std::map<pid_t, pid_t> all_parents() {
   while (const dirent* entry = proc ? readdir(proc.get()) : nullptr) {
     const int pid = std::atoi(entry->d_name);
     if (pid <= 0) continue;
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
     std::string text;
-    std::getline(file, text);
+    try {
+      const std::string path = "/proc/" + std::to_string(pid) + "/stat";
+      text = sys::read_file_at(AT_FDCWD, path.c_str(), 4096);
+    } catch (const std::system_error&) {
+      continue;  // it has ended
+    }
     // "pid (name) state parent ...", and the name may hold anything.
     const std::size_t after_name = text.rfind(')');
     if (after_name == std::string::npos || after_name + 4 >= text.size()) continue;

@@ -19,6 +19,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <iterator>
@@ -27,7 +28,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -479,9 +479,13 @@ class Keeper {
   void end_strays() {
     for (int round = 0; round < kMostStrayRounds; ++round) {
       bool found = false;
-      std::istringstream children(children_of_this_process());
-      for (pid_t pid = 0; children >> pid;) {
-        if (is_known(pid)) continue;
+      // Numbers with a space behind each.
+      const std::string children = children_of_this_process();
+      for (const char* at = children.c_str(); *at != '\0';) {
+        char* end = nullptr;
+        const pid_t pid = static_cast<pid_t>(std::strtol(at, &end, 10));
+        at = *end == ' ' ? end + 1 : "";
+        if (pid <= 0 || is_known(pid)) continue;
         found = true;
         kill(pid, SIGKILL);
         reap(pid);

@@ -1,5 +1,7 @@
 #include "bench/engine.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <stdexcept>
 #include <utility>
@@ -61,19 +63,20 @@ class Engine {
   std::shared_ptr<Sandbox> warm_;
 };
 
-std::string why_not(SandboxBackend& backend, const std::string& image) {
+std::string why_not(SandboxBackend& backend, const std::string& image, std::string_view how) {
+  if (image.empty()) return fmt::format("no image is named ({})", how);
   const BackendProbe probe = backend.probe();
-  if (!probe.available) return probe.reason;
-  return image.empty() ? "no image is named (CASEMATE_BENCH_IMAGE, or image in [backends.docker])"
-                       : "";
+  return probe.available ? "" : probe.reason;
 }
+
+const Argv kNothing{{"/bin/true"}};
 
 }  // namespace
 
 std::vector<Subject> engine_subjects(std::shared_ptr<SandboxBackend> backend, std::string image) {
-  const std::string skipped = why_not(*backend, image);
+  const std::string skipped =
+      why_not(*backend, image, "CASEMATE_BENCH_IMAGE, or image in [backends.docker]");
   const auto engine = std::make_shared<Engine>(std::move(backend), std::move(image));
-  const Argv nothing{{"/bin/true"}};
   const Argv print{{"python3", "-c", "print(1)"}};
   const auto subject = [&](std::string work, std::function<double()> once, std::vector<Bar> bars) {
     return Subject{.work = std::move(work),
@@ -82,12 +85,26 @@ std::vector<Subject> engine_subjects(std::shared_ptr<SandboxBackend> backend, st
                    .bars = std::move(bars),
                    .skipped = skipped};
   };
-  return {subject("cold_true", [=] { return engine->cold(nothing); },
+  return {subject("cold_true", [=] { return engine->cold(kNothing); },
                   {{.of = "docker", .factor = 1.3}}),
-          subject("warm_true", [=] { return engine->warm(nothing); },
+          subject("warm_true", [=] { return engine->warm(kNothing); },
                   {{.of = "docker exec", .factor = 0.1}}),
           subject("warm_print", [=] { return engine->warm(print); },
                   {{.of = "docker exec", .factor = 1}})};
+}
+
+std::vector<Subject> machine_subjects(std::shared_ptr<SandboxBackend> backend, std::string image,
+                                      bool emulated) {
+  const std::string skipped = why_not(*backend, image, "CASEMATE_BENCH_MACHINE_IMAGE");
+  const auto engine = std::make_shared<Engine>(std::move(backend), std::move(image));
+  const auto subject = [&](std::string work, std::function<double()> once) {
+    return Subject{.work = std::move(work),
+                   .name = emulated ? "casemate microvm, emulated" : "casemate microvm",
+                   .once = std::move(once),
+                   .skipped = skipped};
+  };
+  return {subject("cold_true", [=] { return engine->cold(kNothing); }),
+          subject("warm_true", [=] { return engine->warm(kNothing); })};
 }
 
 }  // namespace casemate::bench

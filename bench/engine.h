@@ -15,4 +15,10 @@ namespace casemate::bench {
 // sandbox is made by the first sample that needs it and ends with the last subject.
 std::vector<Subject> engine_subjects(std::shared_ptr<SandboxBackend> backend, std::string image);
 
+// Casemate's rows over virtual machines: each cold one restored from a saved machine, which the
+// sample that is not counted makes. `image` as above; rows that say why where machines or the image
+// are not to be had. `emulated` is in the rows' name: such times are no hypervisor's.
+std::vector<Subject> machine_subjects(std::shared_ptr<SandboxBackend> backend, std::string image,
+                                      bool emulated);
+
 }  // namespace casemate::bench

@@ -140,6 +140,14 @@ std::vector<bench::Subject> engine_subjects(const Config& config, Log log) {
   return bench::engine_subjects(std::make_shared<DockerBackend>(std::move(options)), image);
 }
 
+// Off unless an image is named: a machine shares none with this one.
+std::vector<bench::Subject> machine_subjects(const Config& config, Log log) {
+  const char* image = std::getenv("CASEMATE_BENCH_MACHINE_IMAGE");
+  const auto backend = std::make_shared<MicrovmBackend>(microvm_options(config, std::move(log)));
+  const bool emulated = backend->declarations().isolation < Isolation::microvm;
+  return bench::machine_subjects(backend, image == nullptr ? "" : image, emulated);
+}
+
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
 }  // namespace
@@ -153,6 +161,8 @@ constexpr VerbSpec kBenchVerb = {
         "here, by the\n"
         "kernel's own calls; the other subjects are what this machine has (bwrap, crun, runc, "
         "docker).\n"
+        "Containers of an engine and virtual machines are measured with the images that\n"
+        "CASEMATE_BENCH_IMAGE and CASEMATE_BENCH_MACHINE_IMAGE name.\n"
         "Ratios count: a busy machine makes all rows slower, and absolute times do not travel.\n"
         "Exit status: 0, also when a row does not hold; 125 when nothing could be measured.",
     .options = kOptions,
@@ -181,6 +191,7 @@ int bench_verb(const ParsedLine& line, const Config& config) {
   groups.push_back(bench::host_tool_subjects(backends.front()));
   groups.push_back(bench::egress_subjects(backends.front()));
   groups.push_back(engine_subjects(config, make_log(line)));
+  groups.push_back(machine_subjects(config, make_log(line)));
   groups.push_back(bench::peer_subjects());
   const bool quiet = isatty(STDERR_FILENO) == 0;
   const auto tell = [&](std::string_view step) {

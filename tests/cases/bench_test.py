@@ -32,6 +32,14 @@ class Bench(Case):
                 self.assertTrue(record["argv"], "a peer says how it was run")
         self.assertEqual({record["holds"] is None for record in records if record["subject"] == "limit"}, {True})
 
+    def test_machines_are_measured_where_an_image_is_named_only(self):
+        rows = [record for record in self.records("--work", "cold_true", "--work", "warm_true", "--rounds", "1")
+                if record["subject"].startswith("casemate microvm")]
+        self.assertEqual([row["work"] for row in rows], ["cold_true", "warm_true"])
+        for row in rows:
+            self.assertEqual(row["runs"], 0)
+            self.assertIn("CASEMATE_BENCH_MACHINE_IMAGE", row["reason"])
+
     def test_works_and_rounds_are_read_strictly(self):
         for options, nearest in ((("--work", "cold_treu"), "cold_true"), (("--rounds", "0"), "1 to")):
             result = self.run_argv([str(PROGRAM), "bench", *options])

@@ -189,8 +189,9 @@ guest::AgentSandboxParts LocalSandboxes::parts_of(const std::shared_ptr<const He
         sys::duplicate(held->directory.get()), use, control);
   };
   parts.environment = record.environment;
-  // Who listens for one with a kernel of its own is no process of the sandbox.
-  if (!record.enclosed) {
+  // Who listens for one with a kernel of its own is no process of the sandbox, unless the engine
+  // knows which is.
+  if (!record.enclosed || engine_->holds_limits_inside()) {
     parts.first_process = [held, engine = engine_]() -> std::optional<int> {
       const std::optional<int> agent = agent_of(held->directory.get());
       return agent ? engine->first_process(*agent) : std::nullopt;

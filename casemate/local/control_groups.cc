@@ -113,15 +113,16 @@ ControlGroupLayout held_part(ControlGroupLayout layout, const std::set<Limit>& u
 }
 
 std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::string_view id,
-                                     const Resources& resources) {
+                                     const Resources& resources, GroupMembers members) {
   Steps steps;
+  const bool for_calls = members == GroupMembers::calls;
   if (layout.memory) {
     const ControllerPlace& place = *layout.memory;
     const std::string group = programs_group(place, id);
     const std::string bytes =
         std::to_string(resources.memory_bytes.value + resources.disk_bytes.value);
     steps.programs(place, id, "memory", Limit::memory);
-    steps.hand_down(place, group, "memory", Limit::memory);
+    if (for_calls) steps.hand_down(place, group, "memory", Limit::memory);
     if (place.unified) {
       steps.write(group, "memory.max", bytes, Limit::memory);
       steps.write(group, "memory.swap.max", "0", std::nullopt);
@@ -151,7 +152,7 @@ std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::stri
   if (layout.pids) {
     const ControllerPlace& place = *layout.pids;
     steps.programs(place, id, "pids", Limit::pids);
-    steps.hand_down(place, programs_group(place, id), "pids", Limit::pids);
+    if (for_calls) steps.hand_down(place, programs_group(place, id), "pids", Limit::pids);
   }
   if (layout.accounting) {
     const ControllerPlace& place = *layout.accounting;

@@ -65,8 +65,13 @@ struct GroupStep {
   friend bool operator==(const GroupStep&, const GroupStep&) = default;
 };
 
+// What a sandbox's bounds are for: its calls, each in a group of its own below, or the sandbox with
+// a kernel of its own, which lives in that very group. In version 2 a group that hands controllers
+// down can have no members.
+enum class GroupMembers : std::uint8_t { calls, whole_sandbox };
 std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::string_view id,
-                                     const Resources& resources);
+                                     const Resources& resources,
+                                     GroupMembers members = GroupMembers::calls);
 std::vector<GroupStep> call_steps(const ControlGroupLayout& layout, std::string_view id,
                                   std::string_view call, std::uint64_t pids);
 

@@ -16,7 +16,10 @@
 namespace casemate::local {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
 
 ControlGroupLayout version1() {
   const ControllerPlace cpu{"/sys/fs/cgroup/cpu,cpuacct", false};
@@ -65,6 +68,15 @@ TEST(ControlGroups, AVersion1SandboxIsBoundedInEachHierarchy) {
                   "/sys/fs/cgroup/with space/casemate : pids",
                   "/sys/fs/cgroup/with space/casemate/ID : pids",
                   "/sys/fs/cgroup/with space/casemate/ID/calls : pids"));
+}
+
+TEST(ControlGroups, AVersion2GroupThatASandboxLivesInAsAWholeHandsNothingDown) {
+  const auto steps = sandbox_steps(version2(), "ID", resources(), GroupMembers::whole_sandbox);
+  const auto lines = written(steps);
+  EXPECT_THAT(lines, Contains("/sys/fs/cgroup/casemate/ID/calls/memory.max = 120 : memory"));
+  EXPECT_THAT(lines, Not(Contains(HasSubstr("/calls/cgroup.subtree_control"))));
+  EXPECT_THAT(lines,
+              Contains("/sys/fs/cgroup/casemate/ID/cgroup.subtree_control = +memory : memory"));
 }
 
 TEST(ControlGroups, AVersion2SandboxHandsEachControllerDown) {

@@ -33,6 +33,12 @@ void copy_text(char (&to)[Bytes], const std::string& from) {
 
 }  // namespace
 
+Resources Engine::bounds_as_a_whole(const Resources& resources) const {
+  Resources bounds = resources;
+  bounds.memory_bytes.value += guest::kOwnKernelBytes;
+  return bounds;
+}
+
 HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spec,
                                    const ImageChoice& image, const std::string& digest,
                                    const CallControl& control,
@@ -60,8 +66,11 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
                 .disk_bytes = spec.resources.disk_bytes.value,
                 .disk_inodes = spec.resources.disk_inodes.value,
                 .enclosed = !engine_->shares_kernel()};
-  Resources bounds = spec.resources;
-  if (record.enclosed) bounds.memory_bytes.value += guest::kOwnKernelBytes;
+  const std::vector<GroupStep> steps =
+      record.enclosed
+          ? sandbox_steps(record.groups, record.id, engine_->bounds_as_a_whole(spec.resources),
+                          GroupMembers::whole_sandbox)
+          : sandbox_steps(record.groups, record.id, spec.resources);
   const FileLock making =
       FileLock::wait(found.locks(), kNewLock, FileLock::Kind::shared, control, "a sweep");
   std::optional<std::uint64_t> number;
@@ -79,8 +88,10 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
     sys::make_directory_at(found.fresh(), record.id.c_str(), 0700);
     UniqueFd directory = open_sandbox(found.fresh(), record.id);
     if (!directory) sys::throw_errno("opening the sandbox's directory");
-    const auto failed = carry_out(sandbox_steps(record.groups, record.id, bounds));
-    record.limits_not_held = settle_limits(spec.resources, declarations(), failed);
+    const auto failed = carry_out(steps);
+    record.limits_not_held =
+        settle_limits(spec.resources, declarations(),
+                      engine_->holds_limits_inside() ? decltype(failed){} : failed);
     for (const auto& [limit, why] : failed) record.ungrouped.insert(limit);
     if (!failed.contains(Limit::cpu)) {
       if (record.groups.cpu) record.cpu_millis = spec.resources.cpu_millis.value;

@@ -41,6 +41,13 @@ class Engine {
   // by its control groups: calls have none, and pid 1 of the sandbox is no process of this machine.
   virtual bool shares_kernel() const { return true; }
 
+  // Of one that does not share it: what control groups of this machine bound a sandbox by as a
+  // whole. The default is what its spec gives its programs, and what a kernel takes for itself.
+  virtual Resources bounds_as_a_whole(const Resources& resources) const;
+  // Whether each limit holds inside, so that control groups of this machine, where they are to be
+  // had, only bound the process of this machine that draws the boundary (`first_process`).
+  virtual bool holds_limits_inside() const { return false; }
+
   // Whether its keeper makes several sandboxes at a time, so that one that hangs as it starts holds
   // up no other. Never changes.
   virtual bool starts_side_by_side() const { return true; }

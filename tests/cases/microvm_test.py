@@ -11,7 +11,7 @@ import time
 import unittest
 from pathlib import Path
 
-from harness import Case, NEEDS_ROOT, PROGRAM, ROOT
+from harness import Case, NEEDS_GROUPS, NEEDS_ROOT, PROGRAM, ROOT
 from machine_image import make_machine_root
 
 KERNEL = ROOT / "build/machine_kernel"
@@ -230,6 +230,44 @@ class Machines(MachineCase):
                          ["dev", "machine", "proc", "usr"])
 
 
+    @NEEDS_GROUPS
+    def test_a_hypervisor_is_bounded_by_control_groups_of_this_machine(self):
+        sandbox = self.machine("pass", "--keep", "--thread", "t").json["sandbox"]["id"]
+        (pid,) = self.hypervisors()
+        memory, cpu = group_of(pid, "memory"), group_of(pid, "cpu")
+        for group in (memory, cpu):
+            self.assertEqual((group.name, group.parent.name), ("calls", sandbox))
+        bytes_held = int(first_text(memory, "memory.limit_in_bytes", "memory.max"))
+        quota = int(first_text(cpu, "cpu.cfs_quota_us", "cpu.max").split()[0])
+        # Its machine's memory, and at most half a GiB for itself.
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        machine = int(words[words.index("-m") + 1].rstrip("M")) << 20
+        self.assertLess(machine, bytes_held)
+        self.assertLessEqual(bytes_held, machine + (512 << 20))
+        self.assertEqual(quota, int(words[words.index("-smp") + 1]) * 100000)
+        self.assertNotEqual(group_of(parent_of(pid), "memory"), memory, "who keeps it is not counted with it")
+        (listed,) = self.verb("ls", "--json").json
+        self.assertGreater(listed["memory_bytes"], 20 << 20)
+        self.verb("rm", "--all")
+        for group in (memory, cpu):
+            self.assertFalse(group.parent.exists(), group)
+
+
+def first_text(directory, *names):
+    return next((directory / name).read_text() for name in names if (directory / name).exists())
+
+
+def group_of(pid, controller):
+    """Its directory, of either version."""
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            return Path("/sys/fs/cgroup") / controllers / path.lstrip("/")
+        if not controllers and (directory := Path("/sys/fs/cgroup") / path.lstrip("/")).exists():
+            return directory
+    return None
+
+
 def parent_of(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
@@ -322,6 +360,14 @@ class Speed(MachineCase):
         print(f"fresh {fresh:.0f} ms, restored {restored:.0f} ms (x {fresh / restored:.1f}), "
               f"a command in a warm one {warm:.0f} ms")
         self.assertGreater(fresh / restored, 2)
+
+
+    def test_the_bench_has_a_row_for_a_restored_machine_and_one_for_a_warm_one(self):
+        result = self.verb("bench", "--json", "--work", "cold_true", "--work", "warm_true", "--rounds", "2",
+                           env={"CASEMATE_BENCH_MACHINE_IMAGE": f"dir:{self.root}"}, limit=300)
+        rows = {row["work"]: row for row in result.json if row["subject"] == "casemate microvm, emulated"}
+        self.assertEqual([row["runs"] for row in rows.values()], [2, 2], rows)
+        self.assertLess(rows["warm_true"]["median_ms"], rows["cold_true"]["median_ms"])
 
 
 @NEEDS_ROOT

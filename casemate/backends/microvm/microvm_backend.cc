@@ -19,8 +19,7 @@ local::LocalOptions local_options(const MicrovmBackendOptions& options) {
           ? local::default_state_directory(geteuid(), secure_getenv("XDG_RUNTIME_DIR")) + "-microvm"
           : options.state_dir;
   chosen.log = options.log;
-  // The machine's size bounds it, and groups inside.
-  chosen.control_groups = ControlGroups::none;
+  chosen.control_groups = options.control_groups;
   chosen.images = options.images;
   chosen.egress = options.egress;
   chosen.max_snapshots = options.max_snapshots;

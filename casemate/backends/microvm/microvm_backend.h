@@ -38,6 +38,8 @@ struct MicrovmBackendOptions {
   // times faster. Each kind of machine takes some 100 MiB where images are kept.
   bool saves_machines = true;
   Log log{};
+  // Whether control groups of this machine bound each hypervisor, where this user may make them.
+  ControlGroups control_groups = ControlGroups::where_possible;
   // How calls of sandboxes in `allowlist` are served by this process; the list, the log and the
   // call's name are filled in.
   EgressOptions egress{};

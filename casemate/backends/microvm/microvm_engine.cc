@@ -49,6 +49,8 @@ constexpr char kInitrdSuffix[] = ".initrd";
 constexpr std::size_t kMaxKernelBytes = 128 << 20;
 constexpr std::size_t kMaxChildrenBytes = 4096;
 constexpr std::uint64_t kMilliPerProcessor = 1000;
+// What it translates (128 MiB at most, under emulation), and itself: some 100 MiB.
+constexpr std::uint64_t kHypervisorBytes = 384 * kMiB;
 
 std::string identity_of(const std::string& path) {
   struct stat status{};
@@ -277,6 +279,29 @@ MicrovmEngine::BootFiles MicrovmEngine::boot_files() {
   return files;
 }
 
+MachineShape MicrovmEngine::shape_for(const Resources& resources) const {
+  // More than this machine has would hold nothing more: what a program may use of them is bounded
+  // inside.
+  const std::uint64_t present = std::max<long>(1, sysconf(_SC_NPROCESSORS_ONLN));
+  const std::uint64_t wanted =
+      (resources.cpu_millis.value + kMilliPerProcessor - 1) / kMilliPerProcessor;
+  return {
+      .type = options_.machine,
+      .accelerator = accelerator(),
+      .memory_mib = machine_memory_mib(resources.memory_bytes.value + resources.disk_bytes.value),
+      .processors = static_cast<unsigned>(std::min(wanted, present))};
+}
+
+Resources MicrovmEngine::bounds_as_a_whole(const Resources& resources) const {
+  const MachineShape shape = shape_for(resources);
+  Resources bounds = resources;
+  bounds.memory_bytes.value = shape.memory_mib * kMiB + kHypervisorBytes;
+  // It is in the machine's memory.
+  bounds.disk_bytes.value = 0;
+  bounds.cpu_millis.value = std::max(shape.processors, 1U) * kMilliPerProcessor;
+  return bounds;
+}
+
 void MicrovmEngine::prepare(int directory, const local::ImageChoice& image, const SandboxSpec& spec,
                             const CallControl& control) {
   const Resources& resources = spec.resources;
@@ -286,20 +311,11 @@ void MicrovmEngine::prepare(int directory, const local::ImageChoice& image, cons
                                             .progress = options_.images.progress,
                                             .collection = options_.images.collection});
   const images::PackedImage packed = packed_images.hold(*image.held, control);
-  const std::uint64_t program_bytes = resources.memory_bytes.value + resources.disk_bytes.value;
-  // More than this machine has would hold nothing more: what a program may use of them is bounded
-  // inside.
-  const std::uint64_t present = std::max<long>(1, sysconf(_SC_NPROCESSORS_ONLN));
-  const std::uint64_t wanted =
-      (resources.cpu_millis.value + kMilliPerProcessor - 1) / kMilliPerProcessor;
-  const MachineShape shape{.type = options_.machine,
-                           .accelerator = accelerator(),
-                           .memory_mib = machine_memory_mib(program_bytes),
-                           .processors = static_cast<unsigned>(std::min(wanted, present))};
+  const MachineShape shape = shape_for(resources);
   guest::MachinePlan plan{
       .program = findings().qemu,
       .files = {{"kernel", boot.kernel}, {"initrd", boot.initrd}, {"image", packed.path}},
-      .program_bytes = program_bytes,
+      .program_bytes = resources.memory_bytes.value + resources.disk_bytes.value,
       .cpu_millis = resources.cpu_millis.value};
   fill_arguments(plan, shape);
   // One that is made to see whether there are any is made once.

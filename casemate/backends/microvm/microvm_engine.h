@@ -43,6 +43,10 @@ class MicrovmEngine final : public local::Engine {
   void check_available() const override;
   std::string build() const override;
   std::vector<std::string> keeper_arguments() const override;
+  bool shares_kernel() const override { return false; }
+  bool holds_limits_inside() const override { return true; }
+  // The machine's memory and processors, and what the hypervisor takes for itself.
+  Resources bounds_as_a_whole(const Resources& resources) const override;
   void prepare(int directory, const local::ImageChoice& image, const SandboxSpec& spec,
                const CallControl& control) override;
   // An empty one: a machine that came up with it has shown all that is its own.
@@ -57,6 +61,7 @@ class MicrovmEngine final : public local::Engine {
     std::string digest;
   };
   BootFiles boot_files();
+  MachineShape shape_for(const Resources& resources) const;
   // The absolute directory that images are kept in. Throws `SandboxUnavailable` where there is no
   // place for it.
   std::string store() const;

@@ -142,8 +142,13 @@ void take_number(const UniqueFd& descriptor, int number) {
 [[noreturn]] void become_hypervisor(const std::string& program,
                                     const std::vector<std::string>& arguments,
                                     HypervisorParts parts, const SandboxIds& ids,
-                                    const UniqueFd& go, const UniqueFd& parent) {
+                                    const std::vector<UniqueFd>& groups, const UniqueFd& go,
+                                    const UniqueFd& parent) {
   try {
+    // Before anything is its own that they would not count.
+    for (const UniqueFd& group : groups) {
+      if (write(group.get(), "0", 1) != 1) sys::throw_errno("joining a control group");
+    }
     char byte = 0;
     if (read(go.get(), &byte, 1) != 1) sys::throw_error(ESRCH, "waiting for id maps");
     sys::make_all_private();
@@ -194,7 +199,8 @@ void write_id_maps(int process, const SandboxIds& ids) {
 }  // namespace
 
 Hypervisor start_hypervisor(const MachinePlan& plan, const std::vector<std::string>& arguments,
-                            HypervisorParts parts, const SandboxIds& ids) {
+                            HypervisorParts parts, const SandboxIds& ids,
+                            const std::vector<UniqueFd>& groups) {
   const HypervisorRoot root(plan);
   const UniqueFd self = sys::open_pid(getpid());
   auto [ours, theirs] = sys::socket_pair(sys::SocketType::stream);
@@ -202,7 +208,7 @@ Hypervisor start_hypervisor(const MachinePlan& plan, const std::vector<std::stri
   started.pid = sys::clone_process(kAllNamespaces);
   if (started.pid == 0) {
     ours.reset();
-    become_hypervisor(plan.program, arguments, std::move(parts), ids, theirs, self);
+    become_hypervisor(plan.program, arguments, std::move(parts), ids, groups, theirs, self);
   }
   try {
     started.process = sys::open_pid(started.pid);

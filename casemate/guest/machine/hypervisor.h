@@ -28,7 +28,7 @@ struct Hypervisor {
 // root of its own in which there are the machine's read-only /usr, four devices and the files of
 // the plan (and /dev/kvm where the plan says so), namespaces of its own for all that there is a
 // namespace for, an empty environment, no descriptor but those given. It ends with the calling
-// process.
+// process. It joins the control groups of those files first, where there are any.
 //
 // What it does not protect: what everybody may read in /usr. Whoever breaks out of the guest is
 // this process, behind the filter that the hypervisor's own `-sandbox` argument installs.
@@ -36,6 +36,7 @@ struct Hypervisor {
 // The caller is root of the machine or of a user namespace, single-threaded, with a mount namespace
 // of its own. Throws `std::system_error`.
 Hypervisor start_hypervisor(const MachinePlan& plan, const std::vector<std::string>& arguments,
-                            HypervisorParts parts, const SandboxIds& ids);
+                            HypervisorParts parts, const SandboxIds& ids,
+                            const std::vector<sys::UniqueFd>& groups);
 
 }  // namespace casemate::guest

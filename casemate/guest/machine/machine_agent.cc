@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <stdexcept>
@@ -167,6 +168,20 @@ void report(int status, int error, const char* text) {
   static_cast<void>(send(status, &answer, sizeof answer, MSG_NOSIGNAL));
 }
 
+// Returns those of the hypervisor.
+std::vector<UniqueFd> join_groups(MachineAgentParts& parts) {
+  std::vector<UniqueFd> hypervisors;
+  while (hypervisors.size() < parts.request.bounded_groups && !parts.groups.empty()) {
+    hypervisors.push_back(std::move(parts.groups.back()));
+    parts.groups.pop_back();
+  }
+  for (const UniqueFd& group : parts.groups) {
+    if (write(group.get(), "0", 1) != 1) sys::throw_errno("joining the agent's control group");
+  }
+  parts.groups.clear();
+  return hypervisors;
+}
+
 }  // namespace
 
 void run_machine_agent(MachineAgentParts parts) noexcept {
@@ -183,6 +198,7 @@ void run_machine_agent(MachineAgentParts parts) noexcept {
                           parts.first_lease.get(),
                           parts.keeper.get()};
     if (parts.image) kept.push_back(parts.image.get());
+    for (const UniqueFd& group : parts.groups) kept.push_back(group.get());
     sys::close_all_except(kept);
     sys::die_with_parent(parts.keeper.get());
     prctl(PR_SET_NAME, "casemate-vm");
@@ -193,7 +209,7 @@ void run_machine_agent(MachineAgentParts parts) noexcept {
     const MachinePlan plan = read_plan(parts.directory.get());
     Leases leases(std::move(parts.lease_socket), std::move(parts.first_lease),
                   parts.request.keep_idle_ms);
-    RunningMachine machine(plan, parts.ids);
+    RunningMachine machine(plan, parts.ids, join_groups(parts));
     machine.get_ready();
     // Not before: a child's id maps are written through /proc, which is root's of who cannot be
     // dumped. No process of the machine can name this one.
@@ -202,6 +218,10 @@ void run_machine_agent(MachineAgentParts parts) noexcept {
     start.memory_bytes = plan.program_bytes;
     start.cpu_millis = plan.cpu_millis;
     start.sandbox = parts.request;
+    // This machine's, of which the guest has none.
+    start.sandbox.control_groups = 0;
+    start.sandbox.bounded_groups = 0;
+    std::memset(start.sandbox.control_group_paths, 0, sizeof start.sandbox.control_group_paths);
     machine.begin(start);
     MachineBridge bridge(machine, parts.agent_socket.get(), leases, [&] {
       leases.start_listening();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "casemate/guest/agent/identity.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/unique_fd.h"
@@ -24,6 +26,9 @@ struct MachineAgentParts {
   sys::UniqueFd image;
   // Of the hypervisor.
   SandboxIds ids;
+  // By which this process joins control groups; the last so many as the request says by which the
+  // hypervisor does.
+  std::vector<sys::UniqueFd> groups;
 };
 
 // The whole life of the process that keeps one virtual machine, on the host: starts the hypervisor

@@ -75,7 +75,8 @@ TEST(MachineAgent, TurnsAConnectionAwayThatItHasNoDescriptorFor) {
                        .status = std::move(agents),
                        .keeper = sys::UniqueFd(fcntl(self.get(), F_DUPFD_CLOEXEC, 0)),
                        .image = {},
-                       .ids = {.first_user = 0x70000000U, .first_group = 0x70000000U}});
+                       .ids = {.first_user = 0x70000000U, .first_group = 0x70000000U},
+                       .groups = {}});
   }
   agents.reset();
   EXPECT_TRUE(is_readable(status));

@@ -99,6 +99,7 @@ UniqueFd make_sandbox(int keeper, const MachineStart& start) {
   CreateSandbox request = start.sandbox;
   request.number = 1;
   request.control_groups = 0;
+  request.bounded_groups = 0;
   request.has_image = 1;
   request.keep_idle_ms = 0;
   std::snprintf(request.id, sizeof request.id, "sandbox");

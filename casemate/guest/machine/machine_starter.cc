@@ -54,6 +54,7 @@ class MachineStarter final : public Starter {
         .keeper = UniqueFd(fcntl(self_.get(), F_DUPFD_CLOEXEC, 0)),
         .image = std::move(plan.image),
         .ids = identity_->pick(),
+        .groups = std::move(plan.groups),
     };
     const pid_t pid = sys::clone_process(CLONE_NEWPID);
     if (pid == 0) run_machine_agent(std::move(parts));

@@ -41,8 +41,9 @@ constexpr std::size_t kSaidShown = 160;
 
 }  // namespace
 
-RunningMachine::RunningMachine(const MachinePlan& plan, const SandboxIds& ids)
-    : plan_(plan), ids_(ids) {}
+RunningMachine::RunningMachine(const MachinePlan& plan, const SandboxIds& ids,
+                               std::vector<UniqueFd> groups)
+    : plan_(plan), ids_(ids), groups_(std::move(groups)) {}
 
 RunningMachine::~RunningMachine() { end(); }
 
@@ -73,7 +74,7 @@ void RunningMachine::start(const std::vector<std::string>& more) {
   fcntl(console_.get(), F_SETFL, O_NONBLOCK);
   std::vector<std::string> arguments = plan_.arguments;
   arguments.insert(arguments.end(), more.begin(), more.end());
-  hypervisor_ = start_hypervisor(plan_, arguments, std::move(parts), ids_);
+  hypervisor_ = start_hypervisor(plan_, arguments, std::move(parts), ids_, groups_);
   try {
     control_.emplace(std::move(control));
   } catch (const std::system_error& error) {

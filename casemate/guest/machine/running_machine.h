@@ -19,7 +19,9 @@ namespace casemate::guest {
 // which the end of what the console said is named where the machine ended or never answered.
 class RunningMachine {
  public:
-  RunningMachine(const MachinePlan& plan, const SandboxIds& ids);
+  // `groups` are the files by which the hypervisor joins its control groups.
+  RunningMachine(const MachinePlan& plan, const SandboxIds& ids,
+                 std::vector<sys::UniqueFd> groups = {});
   // Ends it.
   ~RunningMachine();
   RunningMachine(const RunningMachine&) = delete;
@@ -54,6 +56,7 @@ class RunningMachine {
 
   const MachinePlan& plan_;
   const SandboxIds& ids_;
+  const std::vector<sys::UniqueFd> groups_;
   Hypervisor hypervisor_;
   sys::UniqueFd stream_;
   sys::UniqueFd console_;

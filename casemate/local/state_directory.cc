@@ -279,8 +279,6 @@ std::optional<FileLock> FileLock::attempt(UniqueFd file, Kind kind) {
   return FileLock(std::move(file));
 }
 
-namespace {
-
 UniqueFd open_private(int parent, const std::string& path, const std::string& shown) {
   try {
     sys::make_directory_at(parent, path.c_str(), 0700);
@@ -303,8 +301,6 @@ UniqueFd open_private(int parent, const std::string& path, const std::string& sh
                              "choose another (the backend's option state_dir)");
   }
 }
-
-}  // namespace
 
 namespace {
 

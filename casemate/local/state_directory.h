@@ -109,6 +109,11 @@ class FileLock {
 // null where it is not set.
 std::string default_state_directory(uid_t user, const char* runtime_dir);
 
+// A directory of this user's alone, made where it is missing; `shown` is what it is called in the
+// `SandboxUnavailable` that is thrown for any other (mode not 0700, a link) and where none can be
+// made.
+sys::UniqueFd open_private(int parent, const std::string& path, const std::string& shown);
+
 class StateDirectory {
  public:
   // Makes what is missing. Throws `SandboxUnavailable` for a directory that is not this user's

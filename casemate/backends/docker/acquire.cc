@@ -20,6 +20,8 @@
 #include "casemate/guest/agent_sandbox.h"
 #include "casemate/guest/connection.h"
 #include "casemate/images/reference.h"
+#include "casemate/local/lease.h"
+#include "casemate/local/state_directory.h"
 #include "casemate/sys/file.h"
 
 namespace casemate {
@@ -67,9 +69,10 @@ class Accounting final : public guest::CallAccounting {
     throw SandboxUnavailable("the sandbox was ended or replaced by another process",
                              "acquire it again");
   }
-  FileLock take() const {
+  local::FileLock take() const {
     try {
-      auto lock = FileLock::attempt(held_->directory.get(), kBusyLockName, FileLock::Kind::shared);
+      auto lock = local::FileLock::attempt(held_->directory.get(), kBusyLockName,
+                                           local::FileLock::Kind::shared);
       if (lock) return std::move(*lock);
     } catch (const std::system_error&) {
       // The directory is gone: it was disposed.
@@ -78,7 +81,7 @@ class Accounting final : public guest::CallAccounting {
   }
 
   std::shared_ptr<const HeldContainer> held_;
-  FileLock busy_;
+  local::FileLock busy_;
   sys::OwnerProcess owner_;
 };
 
@@ -117,7 +120,7 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::acquire(const SandboxKey& key,
     first = !std::exchange(swept_, true);
   }
   if (first) sweep();
-  const FileLock lock = places().lock(wanted.digest, control);
+  const local::FileLock lock = places().lock(wanted.digest, control);
   // Another thread may have made it meanwhile.
   if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
   for (int tries = 0; tries < kTries; ++tries) {
@@ -169,7 +172,7 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::adopt(const Wanted& wa
   auto held = std::make_shared<HeldContainer>();
   if (!streams()) {
     // Without a wish: if this spec is refused, what the others wished still counts.
-    held->lease = take_lease(directory.get(), std::nullopt, control);
+    held->lease = local::take_lease(directory.get(), std::nullopt, control).value_or(UniqueFd());
   } else if (is_as_wanted) {
     held->stream = open_stream(found->id, wanted.spec.keep_idle, control);
     held->keep_idle = wanted.spec.keep_idle.count();
@@ -186,7 +189,8 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::adopt(const Wanted& wa
     change_keep_idle(*held, wanted.spec.keep_idle);
     return held;
   }
-  const auto idle = FileLock::attempt(directory.get(), kBusyLockName, FileLock::Kind::exclusive);
+  const auto idle =
+      local::FileLock::attempt(directory.get(), kBusyLockName, local::FileLock::Kind::exclusive);
   if (!idle) {
     throw SandboxBusy(
         fmt::format("the sandbox {} of kind {} runs a call and was made with another image, "
@@ -210,7 +214,7 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::attach(const SandboxKey& key, std:
   check_control(control);
   const std::string digest = identity_digest(key, kind);
   if (const auto held = held_.find(digest)) return hand_out(held, /*reused=*/true);
-  const FileLock lock = places().lock(digest, control);
+  const local::FileLock lock = places().lock(digest, control);
   const std::string name = container_name(key, kind);
   // Without a place there is none that could be used; nor need an engine be there to say so.
   const auto found = has_place(digest) ? engine_.inspect(name, control) : std::nullopt;
@@ -226,7 +230,7 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::attach(const SandboxKey& key, std:
     if (directory && streams()) {
       held->stream = open_stream(found->id, std::nullopt, control);
     } else if (directory) {
-      held->lease = take_lease(directory.get(), std::nullopt, control);
+      held->lease = local::take_lease(directory.get(), std::nullopt, control).value_or(UniqueFd());
     }
     if (held->lease || held->stream) {
       held->record = std::move(*record);
@@ -255,14 +259,14 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::hand_out(
                 .limits_not_held = record.limits_not_held};
   parts.connect = [held](const CallControl& connecting) {
     if (held->stream) return held->stream->connect(connecting);
-    UniqueFd connection;
+    std::optional<UniqueFd> connection;
     try {
-      connection = connect_in(held->directory.get(), guest::kAgentSocketName);
+      connection = local::connect_to(held->directory.get(), guest::kAgentSocketName);
     } catch (const std::system_error& error) {
       throw SandboxUnavailable(fmt::format("the sandbox cannot be reached: {}", error.what()));
     }
     if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
-    return connection;
+    return std::move(*connection);
   };
   parts.account = [held](std::string_view, guest::CallUse, const CallControl&) {
     return std::make_shared<Accounting>(held);

@@ -23,6 +23,7 @@
 #include "casemate/guest/agent/agent.h"
 #include "casemate/guest/agent/container_agent.h"
 #include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/local/lease.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
 
@@ -182,7 +183,7 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::start_and_greet(
   held->id = id;
   held->directory = std::move(directory);
   held->lease = std::move(lease);
-  if (!lease_holds(held->lease.get())) gone();
+  if (!local::lease_holds(held->lease.get())) gone();
   return held;
 }
 

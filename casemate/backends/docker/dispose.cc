@@ -11,7 +11,7 @@
 #include "casemate/backends/docker/labels.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
-#include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/local/lease.h"
 
 namespace casemate {
 
@@ -66,7 +66,7 @@ void DockerBackend::Impl::clear_places(const std::string& digest) {
     }
     // That of a living one is another engine's, with which this state directory is shared.
     const sys::UniqueFd directory = places().open(name);
-    if (directory && connect_in(directory.get(), guest::kLeaseSocketName)) continue;
+    if (directory && local::is_alive(directory.get())) continue;
     places().remove(name);
   }
 }

@@ -16,6 +16,7 @@
 #include "casemate/backends/docker/spec_check.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
+#include "casemate/local/state_directory.h"
 
 namespace casemate {
 
@@ -106,7 +107,7 @@ std::chrono::seconds idle_time(int directory) {
 }
 
 bool is_busy(int directory) {
-  return !FileLock::attempt(directory, kBusyLockName, FileLock::Kind::exclusive);
+  return !local::FileLock::attempt(directory, kBusyLockName, local::FileLock::Kind::exclusive);
 }
 
 }  // namespace
@@ -122,7 +123,8 @@ void docker::throw_refused(const Log& log, std::string_view what, const EngineRe
 DockerBackend::Impl::Impl(DockerBackendOptions options)
     : options_(std::move(options)), engine_(make_engine(options_)) {
   if (options_.state_dir.empty()) {
-    options_.state_dir = default_state_directory(geteuid(), secure_getenv("XDG_RUNTIME_DIR"));
+    options_.state_dir =
+        local::default_state_directory(geteuid(), secure_getenv("XDG_RUNTIME_DIR"));
   }
 }
 

@@ -5,12 +5,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "casemate/backends/docker/container_stream.h"
 #include "casemate/backends/docker/record.h"
-#include "casemate/core/control.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::docker {
@@ -37,16 +35,9 @@ struct HeldContainer {
 // As callers know a sandbox: the first 24 digits of its container's id.
 std::string sandbox_id(const std::string& container_id);
 
-// A lease, `keep_idle` being what it wishes (absent: leaves what another wished). Empty when the
-// sandbox is dead or ends in this moment. Throws `SandboxTimeout`, `SandboxCancelled`,
-// `SandboxUnavailable`.
-sys::UniqueFd take_lease(int directory, std::optional<std::chrono::milliseconds> keep_idle,
-                         const CallControl& control);
 // Has the sandbox wait that long, when this lease is the last to close. One message where it is
 // another than before. False: it has to be taken anew for that, being a stream's.
 bool change_keep_idle(const HeldContainer& held, std::chrono::milliseconds keep_idle) noexcept;
-// Whether the sandbox is alive, a moment ago. One system call.
-bool lease_holds(int lease) noexcept;
 
 // The leases of this process by the digest of key and kind. Thread-safe.
 class HeldContainers {

@@ -16,43 +16,18 @@
 //
 // Any process may be killed at any instruction; what it leaves is found by the next sweep.
 
-#include <chrono>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "casemate/core/control.h"
-#include "casemate/sys/owner_process.h"
+#include "casemate/local/state_directory.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::docker {
 
 inline constexpr char kBusyLockName[] = "busy.lock";
-
-// A lock on a file, of this process alone; given back before it is closed, because a forked child
-// of the application would keep it otherwise.
-class FileLock {
- public:
-  enum class Kind { shared, exclusive };
-
-  // Waits until it is had; throws `SandboxTimeout` or `SandboxCancelled` by `control`.
-  static FileLock wait(int directory, const std::string& name, Kind kind,
-                       const CallControl& control);
-  // Absent when somebody else has it. Throws `std::system_error` without the directory.
-  static std::optional<FileLock> attempt(int directory, const std::string& name, Kind kind);
-
-  FileLock(FileLock&&) noexcept = default;
-  FileLock& operator=(FileLock&&) = delete;
-  ~FileLock();
-
- private:
-  explicit FileLock(sys::UniqueFd file) : file_(std::move(file)) {}
-  sys::UniqueFd file_;
-  sys::OwnerProcess owner_;
-};
 
 class Places {
  public:
@@ -64,8 +39,8 @@ class Places {
   const std::string& home() const { return home_; }
 
   // The lock of everything under that digest of key and kind.
-  FileLock lock(std::string_view digest, const CallControl& control) const;
-  std::optional<FileLock> try_lock(std::string_view digest) const;
+  local::FileLock lock(std::string_view digest, const CallControl& control) const;
+  std::optional<local::FileLock> try_lock(std::string_view digest) const;
 
   // Makes the directory of one sandbox. Throws `std::system_error`.
   sys::UniqueFd make(const std::string& name) const;
@@ -89,14 +64,7 @@ class Places {
   std::string home_;
 };
 
-// Where the state of that user is when nobody says otherwise. `runtime_dir` is XDG_RUNTIME_DIR,
-// null where it is not set.
-std::string default_state_directory(unsigned user, const char* runtime_dir);
-
 // "<digest>-<place>" of the sandbox whose container has that name.
 std::string place_directory(std::string_view container_name, std::string_view place);
-
-// A connection to a socket in that directory; empty when nobody listens.
-sys::UniqueFd connect_in(int directory, const char* name);
 
 }  // namespace casemate::docker

@@ -171,9 +171,17 @@ class Machines(MachineCase):
 
     def test_a_look_at_what_works_here_saves_no_machine(self):
         store = self.dir / "store"
+        for directory in (store, store / "boot"):
+            directory.mkdir(mode=0o700)
+        # Of another build, and of another that is in use too.
+        for name, days in (("old.kernel", 15), ("other.kernel", 13)):
+            (store / "boot" / name).write_text("kernel")
+            os.utime(store / "boot" / name, (time.time() - days * 86400,) * 2)
         result = self.verb("doctor", env={"CASEMATE_IMAGE_DIR": str(store)}, limit=300)
         self.assertRegex(result.text, r"microvm.*qemu microvm", result)
-        self.assertTrue(list((store / "boot").iterdir()), "no machine was started")
+        booted = sorted(path.name for path in (store / "boot").iterdir())
+        self.assertEqual([name[64:] for name in booted if len(name) > 64], [".initrd", ".kernel"], "no machine was started")
+        self.assertEqual([name for name in booted if len(name) <= 64], ["other.kernel"])
         self.assertFalse((store / "machines").exists())
 
     def test_nothing_is_left_beside_what_is_kept(self):

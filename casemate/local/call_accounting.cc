@@ -59,7 +59,6 @@ LocalCallAccounting::LocalCallAccounting(ControlGroupLayout layout, std::string 
       directory_(std::move(directory)),
       bounds_(bounds),
       owner_(getpid()) {
-  untouched_ = use == guest::CallUse::now;
   if (use == guest::CallUse::now) take_into_use(control);
   const auto failed = carry_out(call_steps(layout_, id_, call_, bounds_.pids));
   if (!failed.empty()) {

@@ -45,6 +45,7 @@ class LocalCallAccounting final : public guest::CallAccounting {
   std::optional<guest::CpuBudget> cpu_budget() const override;
   sys::UniqueFd mark_busy() override;
   void take_into_use(const CallControl& control) override;
+  void started_ahead() noexcept override { untouched_ = false; }
   void closing() noexcept override;
   void closed(bool known) noexcept override;
   guest::CallCounters snapshot() noexcept override;
@@ -60,7 +61,7 @@ class LocalCallAccounting final : public guest::CallAccounting {
   void remove_groups() noexcept;
 
   // No program was in its groups yet.
-  std::atomic<bool> untouched_ = false;
+  std::atomic<bool> untouched_ = true;
   // Programs whose counters are still to be read.
   std::atomic<int> running_ = 0;
   std::vector<sys::UniqueFd> members_;

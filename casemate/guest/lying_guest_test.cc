@@ -24,6 +24,7 @@
 #include "casemate/guest/agent_sandbox.h"
 #include "casemate/guest/frame.h"
 #include "casemate/guest/protocol.h"
+#include "casemate/guest/ready_call.h"
 #include "casemate/sys/socket.h"
 #include "tests/support/expect_refusal.h"
 
@@ -267,6 +268,40 @@ TEST_F(LyingGuest, AnEndThatIsNotKnownOrNotToldIsFalse) {
   sandbox_.reset();
   EXPECT_FALSE(open()->close());
   EXPECT_EQ(accounting_->closings, std::vector<bool>(4, false));
+}
+
+// What a guest answers to an opening that nobody waits for is read when somebody does.
+TEST_F(LyingGuest, ACallThatWasOpenedAheadAndIsNoneIsMissedByNobody) {
+  parts_.ready = std::make_shared<ReadyCall>(ReadyCall::When::while_a_program_runs);
+  std::optional<std::string> lie;
+  int lies = 0;
+  parts_.connect = [&](const CallControl&) {
+    if (!lie) return guest_.connect();
+    auto [near, far] = sys::socket_pair(sys::SocketType::stream);
+    say(far, *std::exchange(lie, std::nullopt));
+    ++lies;
+    return std::move(near);
+  };
+  guest_.attached = [](sys::UniqueFd connection) {
+    hear(connection);
+    say(connection, begun_and_started() + framed(FrameType::ended, encode(exited(7))));
+    hear_the_end(connection);
+  };
+  ExecRequest request;
+  request.command = Argv{{"program"}};
+  EXPECT_EQ(open()->exec(request, {}).exit_code, 7);
+  for (const std::string& each :
+       {framed(FrameType::begun), "\x04"s, framed(FrameType::call_opened, encode(CallOpened{})),
+        framed(FrameType::failed, encode(Failure{FailureReason::no_resources, ENOSPC, ""}))}) {
+    const auto call = open();
+    lie = each;
+    EXPECT_EQ(call->exec(request, {}).exit_code, 7);
+  }
+  EXPECT_EQ(open()->exec(request, {}).exit_code, 7);
+  EXPECT_EQ(lies, 4);
+  // The one that is open now, for which the guest would wait.
+  sandbox_.reset();
+  parts_.ready.reset();
 }
 
 // -- Programs ------------------------------------------------------------------------------------

@@ -97,6 +97,7 @@ class CallAccounting {
 };
 
 class ReadyCall;
+class ReadyCalls;
 
 // What a provider hands over.
 struct AgentSandboxParts {
@@ -115,8 +116,10 @@ struct AgentSandboxParts {
   // An open call in which that program waits for its file (`AgentCall::hold`), or null. Empty:
   // there never is one.
   std::function<std::unique_ptr<Call>(const ExpectedProgram&, const CallControl&)> held;
-  // Shared by all handles to the sandbox; empty: every call is opened when it is asked for.
+  // Shared by all handles to the sandbox, and by all sandboxes of the backend; empty: every call is
+  // opened when it is asked for, and any number ahead.
   std::shared_ptr<ReadyCall> ready;
+  std::shared_ptr<ReadyCalls> ready_calls;
   // Of a sandbox in `allowlist`: makes the way out of a call by its id. Empty: calls have none. May
   // throw `std::system_error`.
   std::function<std::unique_ptr<CallEgress>(std::string_view id)> egress;

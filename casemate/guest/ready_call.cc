@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <deque>
 #include <exception>
 #include <tuple>
 #include <utility>
@@ -20,31 +19,9 @@ namespace {
 
 // Who was called so often will be called again.
 constexpr int kCallsBefore = 2;
-constexpr std::size_t kMostOfAProcess = 32;
+constexpr std::size_t kMostOfABackend = 32;
 // It is for later: a guest that is not there at once does not hold up the program of now.
 constexpr std::chrono::milliseconds kPatience{100};
-
-// Which sandboxes of this process may have one: the last in which one was opened.
-class LastOpened {
- public:
-  // Returns whose is too old now.
-  std::shared_ptr<ReadyCall> add(const std::shared_ptr<ReadyCall>& call) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(calls_, [&](const std::weak_ptr<ReadyCall>& each) {
-      const auto alive = each.lock();
-      return !alive || alive == call;
-    });
-    calls_.push_back(call);
-    if (calls_.size() <= kMostOfAProcess) return nullptr;
-    std::shared_ptr<ReadyCall> oldest = calls_.front().lock();
-    calls_.pop_front();
-    return oldest;
-  }
-
- private:
-  std::mutex mutex_;
-  std::deque<std::weak_ptr<ReadyCall>> calls_;
-};
 
 void send_request(AskedCall& asked, const CallProfile& profile, const AgentSandboxParts& parts,
                   const CallControl& control) {
@@ -113,8 +90,7 @@ void ReadyCall::fill(When now, const AgentSandboxParts& parts) noexcept try {
     profile.starts_program = true;
     next_ = ask_for_call(profile, parts, CallUse::later, control);
   }
-  static LastOpened last_opened;
-  if (const auto oldest = last_opened.add(shared_from_this())) oldest->drop();
+  if (parts.ready_calls) parts.ready_calls->add(shared_from_this());
 } catch (const std::exception& error) {
   // Whoever comes next opens one, and hears why that is not possible.
   write_log(parts.log, LogLevel::debug,
@@ -126,6 +102,23 @@ void ReadyCall::drop() noexcept {
   std::optional<AskedCall> dropped;
   const std::lock_guard lock(mutex_);
   dropped = std::exchange(next_, std::nullopt);
+}
+
+void ReadyCalls::add(const std::shared_ptr<ReadyCall>& call) {
+  // Ended, if at all, without the lock.
+  std::shared_ptr<ReadyCall> oldest;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(calls_, [&](const std::weak_ptr<ReadyCall>& each) {
+      const auto alive = each.lock();
+      return !alive || alive == call;
+    });
+    calls_.push_back(call);
+    if (calls_.size() <= kMostOfABackend) return;
+    oldest = calls_.front().lock();
+    calls_.pop_front();
+  }
+  if (oldest) oldest->drop();
 }
 
 }  // namespace casemate::guest

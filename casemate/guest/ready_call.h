@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,9 +35,6 @@ AskedCall ask_for_call(const CallProfile& profile, const AgentSandboxParts& part
 // call that is open at the same time as others. Only a sandbox that was called more than once has
 // one, so that what is used once costs nothing.
 //
-// Each holds some seven descriptors, so the sandboxes that a process called last have one: at most
-// 32 at a time.
-//
 // Thread-safe. In a forked child of the application the call is the parent's: there is none.
 class ReadyCall : public std::enable_shared_from_this<ReadyCall> {
  public:
@@ -51,15 +49,25 @@ class ReadyCall : public std::enable_shared_from_this<ReadyCall> {
   std::optional<AskedCall> take();
   // Asks for the next, if this is the time. Waits for no answer.
   void fill(When now, const AgentSandboxParts& parts) noexcept;
-
- private:
   void drop() noexcept;
 
+ private:
   const When when_;
   sys::OwnerProcess owner_;
   std::mutex mutex_;
   int calls_ = 0;
   std::optional<AskedCall> next_;
+};
+
+// The sandboxes of a backend that have one, each of which holds some seven descriptors: the 32 in
+// which one was opened last. Thread-safe.
+class ReadyCalls {
+ public:
+  void add(const std::shared_ptr<ReadyCall>& call);
+
+ private:
+  std::mutex mutex_;
+  std::deque<std::weak_ptr<ReadyCall>> calls_;
 };
 
 }  // namespace casemate::guest

@@ -220,7 +220,10 @@ std::shared_ptr<Sandbox> LocalSandboxes::hand_out(const std::shared_ptr<const He
   const Record& record = held->record;
   // What it consists of may count as the programs' where processes are counted by user.
   const bool grouped = record.enclosed || held_part(record.groups, record.ungrouped).pids;
-  if (grouped && record.egress != Egress::allowlist) parts.ready = held->ready;
+  if (grouped && record.egress != Egress::allowlist) {
+    parts.ready = held->ready;
+    parts.ready_calls = ready_calls_;
+  }
   if (stock_) {
     if (is_pooled(record.fingerprint)) stock_->tend(held);
     // Asked again at each call: the pool may have learned since what it is for.

@@ -122,6 +122,7 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   images::ImageStore images_;
   KeeperClient keeper_;
   HeldSandboxes held_;
+  const std::shared_ptr<guest::ReadyCalls> ready_calls_ = std::make_shared<guest::ReadyCalls>();
   TakenSnapshots taken_;
   std::mutex mutex_;
   std::shared_ptr<const StateDirectory> state_;

@@ -56,8 +56,9 @@ struct DockerBackendOptions {
 // the host.
 //
 // A sandbox is one container with our guest program as its first process, no network, a root that
-// cannot be written and no right but to give each call a user id of its own. What it declares, how
-// each limit is held and what it does not protect is written in README.md beside this header.
+// cannot be written and no right but to give each call a user id of its own (over a kernel of its
+// own, also namespaces). What it declares, how each limit is held and what it does not protect is
+// written in README.md beside this header.
 //
 // Whoever may talk to an engine is root on its machine: this process is. The sandbox is not, and
 // never sees the engine.

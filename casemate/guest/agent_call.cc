@@ -61,6 +61,11 @@ AgentCall::AgentCall(AskedCall asked, std::shared_ptr<const AgentSandboxParts> p
   try {
     take_answer(asked.request, control);
   } catch (...) {
+    end_asked({.request = std::move(asked.request),
+               .accounting = accounting_,
+               .egress = std::move(egress_),
+               .control = std::move(control_),
+               .exec = std::move(ready_)});
     if (accounting_) accounting_->closed(false);
     throw;
   }
@@ -113,7 +118,9 @@ sys::UniqueFd AgentCall::attach(AttachKind kind, const CallControl& control,
   const std::lock_guard lock(control_mutex_);
   if (!control_) throw_closed();
   if (kind == AttachKind::exec && ready_) return std::move(ready_);
-  auto [near, far] = sys::socket_pair(sys::SocketType::stream);
+  // What waits there would count among the processes of one that stays.
+  if (kind == AttachKind::resident) ready_.reset();
+  auto [near, far] = make_connection();
   std::vector<int> descriptors{far.get()};
   if (mark) descriptors.push_back(mark.get());
   control_->put(FrameType::attach, encode(kind), descriptors);
@@ -147,12 +154,12 @@ std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const Call
       attach(stays ? AttachKind::resident : AttachKind::exec, control, mark), FrameType::exec,
       payload, request, parts_, accounting_, closed_);
   process->await_start(control);
-  get_next_ready(ReadyCall::When::while_a_program_runs);
+  get_next_ready(ReadyCall::When::while_a_program_runs, control);
   return process;
 }
 
-void AgentCall::get_next_ready(ReadyCall::When now) const noexcept {
-  if (parts_->ready) parts_->ready->fill(now, *parts_);
+void AgentCall::get_next_ready(ReadyCall::When now, const CallControl& control) const noexcept {
+  if (parts_->ready) parts_->ready->fill(now, *parts_, control);
 }
 
 // Null when it had ended, or ended before anything of the program began: then a fresh one is as
@@ -262,6 +269,12 @@ bool AgentCall::close() noexcept {
   }
   files.clear();
   take_held();
+  const bool known = end_call();
+  get_next_ready(ReadyCall::When::after_a_call, {});
+  return known;
+}
+
+bool AgentCall::end_call() noexcept {
   const std::lock_guard lock(control_mutex_);
   if (!control_) return known_;
   *closed_ = true;
@@ -278,7 +291,6 @@ bool AgentCall::close() noexcept {
   control_.reset();
   end_egress();
   if (accounting_) accounting_->closed(known_);
-  get_next_ready(ReadyCall::When::after_a_call);
   return known_;
 }
 
@@ -345,9 +357,8 @@ std::unique_ptr<Call> AgentSandbox::open_call(const CallProfile& profile,
 
 // The one that was opened ahead, if it is still as good as a new one: nothing began in it.
 std::unique_ptr<Call> AgentSandbox::take_ready(const CallControl& control) try {
-  std::optional<AskedCall> asked = parts_->ready->take();
+  std::optional<AskedCall> asked = parts_->ready->take(control);
   if (!asked) return nullptr;
-  if (asked->accounting) asked->accounting->take_into_use(control);
   auto call = std::make_unique<AgentCall>(*std::move(asked), parts_, control);
   return call->still_waits() ? std::move(call) : nullptr;
 } catch (const SandboxUnavailable& refusal) {

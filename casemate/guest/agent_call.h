@@ -95,8 +95,9 @@ class AgentCall : public Call {
   template <typename Talk>
   auto with_files(const CallControl& control, Talk talk);
   [[noreturn]] void fail(const Failure& failure, const FilePath& file, std::string_view verb);
+  bool end_call() noexcept;
   bool end(const CallControl& control);
-  void get_next_ready(ReadyCall::When now) const noexcept;
+  void get_next_ready(ReadyCall::When now, const CallControl& control) const noexcept;
 
   std::string id_;
   std::string directory_;

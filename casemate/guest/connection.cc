@@ -47,6 +47,13 @@ void throw_timed_out(const CallControl& control) {
   throw SandboxTimeout("the sandbox has said nothing for too long");
 }
 
+std::pair<sys::UniqueFd, sys::UniqueFd> make_connection() try {
+  return sys::socket_pair(sys::SocketType::stream);
+} catch (const std::system_error& error) {
+  throw SandboxUnavailable(fmt::format("a call cannot be connected to: {}", error.what()),
+                           no_resources_hint(error.code().value()));
+}
+
 Connection::Connection(sys::UniqueFd socket, std::chrono::nanoseconds silence)
     : socket_(std::move(socket)),
       silence_(silence),

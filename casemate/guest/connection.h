@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "casemate/core/control.h"
 #include "casemate/core/errors.h"
@@ -46,6 +47,9 @@ std::string no_resources_hint(int error);
 
 // `until` came: `SandboxTimeout` that names whose patience it was.
 [[noreturn]] void throw_timed_out(const CallControl& control);
+
+// The ends of a new connection, the host's and the guest's. Throws `SandboxUnavailable`.
+std::pair<sys::UniqueFd, sys::UniqueFd> make_connection();
 
 class Connection {
  public:

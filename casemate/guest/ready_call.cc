@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <exception>
 #include <tuple>
 #include <utility>
@@ -19,7 +19,7 @@ namespace {
 
 // Who was called so often will be called again.
 constexpr int kCallsBefore = 2;
-constexpr std::size_t kMostOfABackend = 32;
+constexpr int kMostOfABackend = 32;
 // It is for later: a guest that is not there at once does not hold up the program of now.
 constexpr std::chrono::milliseconds kPatience{100};
 
@@ -46,7 +46,7 @@ void send_request(AskedCall& asked, const CallProfile& profile, const AgentSandb
   asked.control->put(FrameType::open_call, encode(request), descriptors);
   sys::UniqueFd guests_end;
   if (profile.starts_program) {
-    std::tie(asked.exec, guests_end) = sys::socket_pair(sys::SocketType::stream);
+    std::tie(asked.exec, guests_end) = make_connection();
     const int descriptor = guests_end.get();
     asked.control->put(FrameType::attach, encode(AttachKind::exec), {&descriptor, 1});
   }
@@ -62,63 +62,83 @@ AskedCall ask_for_call(const CallProfile& profile, const AgentSandboxParts& part
   asked.request.id = profile.id;
   asked.control = std::make_unique<Connection>(parts.connect(control), parts.timing.silence);
   if (parts.account) asked.accounting = parts.account(profile.id, use, control);
+  const std::shared_ptr<CallAccounting> accounting = asked.accounting;
   try {
     send_request(asked, profile, parts, control);
   } catch (...) {
-    if (asked.accounting) asked.accounting->closed(false);
+    end_asked(std::move(asked));
+    if (accounting) accounting->closed(false);
     throw;
   }
   return asked;
 }
 
-std::optional<AskedCall> ReadyCall::take() {
-  if (!owner_.is_current()) return std::nullopt;
-  const std::lock_guard lock(mutex_);
-  ++calls_;
+void end_asked(AskedCall asked) noexcept try {
+  asked.exec.reset();
+  CallControl control;
+  control.deadline = sys::deadline_after(kPatience);
+  asked.control->put(FrameType::close_call);
+  asked.control->flush(control);
+  // What it said to the opening may still be there.
+  for (int frames = 0; frames < 2; ++frames) {
+    if (is(asked.control->receive(control), FrameType::call_closed)) return;
+  }
+} catch (const std::exception&) {
+  // Gone, or silent.
+}
+
+bool ReadyCalls::begin() noexcept {
+  if (++count_ <= kMostOfABackend) return true;
+  --count_;
+  return false;
+}
+
+ReadyCall::~ReadyCall() {
+  if (!owner_.is_current()) return;
+  if (auto asked = give_up()) end_asked(*std::move(asked));
+}
+
+// Under the lock, or with nobody else there.
+std::optional<AskedCall> ReadyCall::give_up() noexcept {
+  if (counted_) std::exchange(counted_, nullptr)->end();
   return std::exchange(next_, std::nullopt);
 }
 
-void ReadyCall::fill(When now, const AgentSandboxParts& parts) noexcept try {
-  if (now != when_ || !owner_.is_current()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    if (next_ || calls_ < kCallsBefore) return;
-    CallControl control;
-    control.deadline = sys::deadline_after(kPatience);
-    CallProfile profile;
-    profile.id = random_hex(6);
-    profile.starts_program = true;
-    next_ = ask_for_call(profile, parts, CallUse::later, control);
+std::optional<AskedCall> ReadyCall::take(const CallControl& control) {
+  if (!owner_.is_current()) return std::nullopt;
+  ++calls_;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || !next_) return std::nullopt;
+  if (next_->accounting) next_->accounting->take_into_use(control);
+  return give_up();
+}
+
+void ReadyCall::fill(When now, const AgentSandboxParts& parts,
+                     const CallControl& control) noexcept try {
+  if (now != when_ || !owner_.is_current() || calls_ < kCallsBefore) return;
+  if (control.stop.stop_requested()) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || next_) return;
+  if (parts.ready_calls) {
+    if (!parts.ready_calls->begin()) return;
+    counted_ = parts.ready_calls;
   }
-  if (parts.ready_calls) parts.ready_calls->add(shared_from_this());
+  CallControl bounded{.deadline = sys::deadline_after(kPatience), .stop = control.stop};
+  if (control.deadline) bounded.deadline = std::min(*bounded.deadline, *control.deadline);
+  CallProfile profile;
+  profile.id = random_hex(6);
+  profile.starts_program = true;
+  try {
+    next_ = ask_for_call(profile, parts, CallUse::later, bounded);
+  } catch (...) {
+    give_up();
+    throw;
+  }
 } catch (const std::exception& error) {
   // Whoever comes next opens one, and hears why that is not possible.
   write_log(parts.log, LogLevel::debug,
             fmt::format("sandbox {}: the next call is not opened ahead: {}", parts.info.id,
                         error.what()));
-}
-
-void ReadyCall::drop() noexcept {
-  std::optional<AskedCall> dropped;
-  const std::lock_guard lock(mutex_);
-  dropped = std::exchange(next_, std::nullopt);
-}
-
-void ReadyCalls::add(const std::shared_ptr<ReadyCall>& call) {
-  // Ended, if at all, without the lock.
-  std::shared_ptr<ReadyCall> oldest;
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(calls_, [&](const std::weak_ptr<ReadyCall>& each) {
-      const auto alive = each.lock();
-      return !alive || alive == call;
-    });
-    calls_.push_back(call);
-    if (calls_.size() <= kMostOfABackend) return;
-    oldest = calls_.front().lock();
-    calls_.pop_front();
-  }
-  if (oldest) oldest->drop();
 }
 
 }  // namespace casemate::guest

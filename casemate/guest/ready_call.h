@@ -1,6 +1,6 @@
 #pragma once
 
-#include <deque>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -30,44 +30,55 @@ struct AskedCall {
 AskedCall ask_for_call(const CallProfile& profile, const AgentSandboxParts& parts, CallUse use,
                        const CallControl& control);
 
+// Ends one that nobody will have, and waits a moment for that, so that what counted its processes
+// can be put away. Nothing more than its descriptors where the guest does not answer.
+void end_asked(AskedCall asked) noexcept;
+
+// How many of a backend's sandboxes have one: each holds some seven descriptors. Thread-safe.
+class ReadyCalls {
+ public:
+  // Whether there may be one more; then it is counted.
+  bool begin() noexcept;
+  void end() noexcept { --count_; }
+
+ private:
+  std::atomic<int> count_ = 0;
+};
+
 // The next call of a sandbox, which the guest opens before anybody wants it: processes, namespaces,
 // directories and control groups, all that a call has before its program is known. It is like any
 // call that is open at the same time as others. Only a sandbox that was called more than once has
-// one, so that what is used once costs nothing.
+// one, so that what is used once costs nothing, and at most 32 sandboxes of a backend.
 //
-// Thread-safe. In a forked child of the application the call is the parent's: there is none.
-class ReadyCall : public std::enable_shared_from_this<ReadyCall> {
+// Thread-safe. In a forked child of the application the call is the parent's: there is none. Such a
+// child has copies of its descriptors, as it has of those of every call that was open.
+class ReadyCall {
  public:
   // When the guest has time for it: while a program of the sandbox runs, which is what the host
   // waits for as well, or, where opening a call takes what that program needs, once its call is
   // over.
   enum class When : bool { after_a_call, while_a_program_runs };
   explicit ReadyCall(When when) : when_(when) {}
+  ~ReadyCall();
+  ReadyCall(const ReadyCall&) = delete;
+  ReadyCall& operator=(const ReadyCall&) = delete;
 
-  // For a call that is asked for: the one that is there, which is the caller's from now on. It may
-  // have failed or ended since.
-  std::optional<AskedCall> take();
-  // Asks for the next, if this is the time. Waits for no answer.
-  void fill(When now, const AgentSandboxParts& parts) noexcept;
-  void drop() noexcept;
+  // For a call that is asked for: the one that is there, which is in use and the caller's from now
+  // on. It may have failed or ended since. Throws as `CallAccounting::take_into_use`, and it stays.
+  std::optional<AskedCall> take(const CallControl& control);
+  // Asks for the next, if this is the time. Waits for no answer, and with `control` not for long.
+  void fill(When now, const AgentSandboxParts& parts, const CallControl& control) noexcept;
 
  private:
+  std::optional<AskedCall> give_up() noexcept;
+
   const When when_;
   sys::OwnerProcess owner_;
+  std::atomic<int> calls_ = 0;
+  // Nobody waits for it: whoever comes while it is held opens a call of his own.
   std::mutex mutex_;
-  int calls_ = 0;
   std::optional<AskedCall> next_;
-};
-
-// The sandboxes of a backend that have one, each of which holds some seven descriptors: the 32 in
-// which one was opened last. Thread-safe.
-class ReadyCalls {
- public:
-  void add(const std::shared_ptr<ReadyCall>& call);
-
- private:
-  std::mutex mutex_;
-  std::deque<std::weak_ptr<ReadyCall>> calls_;
+  std::shared_ptr<ReadyCalls> counted_;
 };
 
 }  // namespace casemate::guest

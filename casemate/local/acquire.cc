@@ -30,6 +30,14 @@ void check_control(const CallControl& control) {
   }
 }
 
+// For what outlives the hold on the sandbox.
+UniqueFd directory_again(const HeldSandbox& held) try {
+  return sys::duplicate(held.directory.get());
+} catch (const std::system_error& error) {
+  throw SandboxUnavailable(fmt::format("a call cannot be counted: {}", error.what()),
+                           provider_hint(error));
+}
+
 }  // namespace
 
 std::shared_ptr<Sandbox> LocalSandboxes::acquire(const SandboxKey& key, const SandboxSpec& spec,
@@ -186,7 +194,7 @@ guest::AgentSandboxParts LocalSandboxes::parts_of(const std::shared_ptr<const He
         CallBounds{.pids = held->record.pids + own_processes,
                    .cpu_seconds = held->record.cpu_seconds,
                    .cpu_millis = held->record.cpu_millis},
-        sys::duplicate(held->directory.get()), use, control);
+        directory_again(*held), use, control);
   };
   parts.environment = record.environment;
   // Who listens for one with a kernel of its own is no process of the sandbox, unless the engine

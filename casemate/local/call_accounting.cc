@@ -82,8 +82,7 @@ LocalCallAccounting::LocalCallAccounting(ControlGroupLayout layout, std::string 
 LocalCallAccounting::~LocalCallAccounting() {
   if (owner_ != getpid()) return;
   members_.clear();
-  // When it was last in use.
-  mark_used(directory_.get());
+  if (was_used_) mark_used(directory_.get());
   remove_groups();
 }
 
@@ -96,6 +95,7 @@ void LocalCallAccounting::remove_groups() noexcept {
 
 void LocalCallAccounting::take_into_use(const CallControl& control) {
   busy_.emplace(take_busy_lock(directory_.get(), control));
+  was_used_ = true;
 }
 
 // While the guest puts its own things away: what has ended is in no group any more.
@@ -146,7 +146,6 @@ guest::CallCounters LocalCallAccounting::snapshot() noexcept {
 }
 
 void LocalCallAccounting::finish(const guest::CallCounters& before, ExecResult& result) noexcept {
-  --running_;
   try {
     const GroupCounters after = read_counters(layout_, id_, call_);
     if (after.cpu_nanoseconds) {
@@ -173,6 +172,8 @@ void LocalCallAccounting::finish(const guest::CallCounters& before, ExecResult& 
   } catch (const std::exception&) {
     // The result stands as the guest reported it.
   }
+  // From here on `closing` may take the counters away.
+  --running_;
 }
 
 }  // namespace casemate::local

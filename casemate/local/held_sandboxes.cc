@@ -10,6 +10,12 @@
 #include "casemate/sys/poll.h"
 
 namespace casemate::local {
+namespace {
+
+// Below every limit of open files that a process can have so many sandboxes with.
+constexpr std::size_t kLeasesAtOnce = 128;
+
+}  // namespace
 
 std::shared_ptr<const HeldSandbox> HeldSandboxes::find(const std::string& digest) {
   const std::lock_guard lock(mutex_);
@@ -36,14 +42,26 @@ std::shared_ptr<const HeldSandbox> HeldSandboxes::take(const std::string& digest
 }
 
 void HeldSandboxes::drop_dead() {
+  // Destroyed, last, without the lock.
+  std::vector<std::shared_ptr<const HeldSandbox>> dead;
   const std::lock_guard lock(mutex_);
-  std::vector<pollfd> leases;
-  leases.reserve(by_digest_.size());
-  for (const auto& [digest, held] : by_digest_) leases.push_back(lease_end(held->lease.get()));
-  // All in one system call: every acquire of something new comes here.
-  if (sys::poll_until(leases, sys::SteadyTime::clock::now()) == 0) return;
-  std::size_t at = 0;
-  std::erase_if(by_digest_, [&](const auto&) { return leases[at++].revents != 0; });
+  for (auto at = by_digest_.begin(); at != by_digest_.end();) {
+    // Many in one system call: every acquire of something new comes here.
+    std::vector<pollfd> leases;
+    auto end = at;
+    for (; end != by_digest_.end() && leases.size() < kLeasesAtOnce; ++end) {
+      leases.push_back(lease_end(end->second->lease.get()));
+    }
+    const bool all_live = sys::poll_until(leases, sys::SteadyTime::clock::now()) == 0;
+    for (const pollfd& lease : leases) {
+      if (all_live || lease.revents == 0) {
+        ++at;
+        continue;
+      }
+      dead.push_back(std::move(at->second));
+      at = by_digest_.erase(at);
+    }
+  }
 }
 
 }  // namespace casemate::local

@@ -121,7 +121,9 @@ std::vector<SandboxRecord> LocalSandboxes::list() {
     // First: one that ends in this moment has no record any more, but then it is not alive either.
     const Record record = read_record(directory.get(), digest);
     if (!is_alive(directory.get())) continue;
-    const SandboxUse use = read_use(groups_of(record), record.id);
+    SandboxUse use = read_use(groups_of(record), record.id);
+    // A call that was opened ahead has a process there, and is nobody's.
+    if (use.processes > 0 && !is_busy(directory.get())) use.processes = 0;
     records.push_back(
         {.id = record.id,
          .backend = name_,

@@ -83,6 +83,9 @@ void close_from(int from) { close_range_of(static_cast<unsigned>(from), kHighest
 
 void close_all_except(std::span<const int> kept) {
   std::vector<int> sorted(kept.begin(), kept.end());
+  if (std::any_of(sorted.begin(), sorted.end(), [](int each) { return each < 0; })) {
+    throw_error(EBADF, "closing all descriptors but some");
+  }
   std::sort(sorted.begin(), sorted.end());
   unsigned next = 0;
   for (const int descriptor : sorted) {

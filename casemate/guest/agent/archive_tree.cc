@@ -171,7 +171,12 @@ class Archiver {
     // In an order that is the same each time; taken from the end.
     std::sort(names.begin(), names.end(), std::greater<>());
     std::erase_if(names, [&](const std::string& name) {
-      const struct stat status = look(name);
+      struct stat status{};
+      if (fstatat(current_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) < 0) {
+        // The directory of a call that has ended meanwhile: nothing else goes by itself.
+        if (errno == ENOENT && levels_.size() == 1) return true;
+        fail(name, errno);
+      }
       if (S_ISDIR(status.st_mode)) return levels_.size() == 1 && is_of_a_call(name, status);
       put_leaf(name, status);
       return true;

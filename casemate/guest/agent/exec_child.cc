@@ -17,6 +17,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "casemate/guest/protocol.h"
 #include "casemate/sys/process.h"
@@ -124,25 +125,22 @@ struct OrderHead {
   try {
     // A change of user set it to fs.suid_dumpable.
     sys::make_undumpable();
-    // The exec-init's own ends: nobody else's end may depend on this process.
-    const int kept[] = {0,
-                        1,
-                        2,
-                        descriptors.in,
-                        descriptors.no_input,
-                        descriptors.out,
-                        descriptors.err,
-                        descriptors.report,
-                        order};
+    // The exec-init's own ends: nobody else's end may depend on this process. One that stays has no
+    // input.
+    std::vector<int> kept{0, 1, 2, descriptors.no_input, descriptors.out, descriptors.err,
+                          descriptors.report, order};
+    if (descriptors.in >= 0) kept.push_back(descriptors.in);
     sys::close_all_except(kept);
     OrderHead head;
     sys::ReceivedMessage message = sys::receive_message(
         order, {reinterpret_cast<char*>(&head), sizeof head}, sys::Blocking::yes);
-    if (message.bytes != sizeof head || message.descriptors.size() != 1) _exit(127);
+    if (message.bytes != sizeof head || message.descriptors.size() != 1) {
+      give_up(descriptors.report, ChildReport::Stage::prepare, EPROTO);
+    }
     std::string text(head.size, '\0');
     for (std::span<char> rest(text); !rest.empty();) {
       const std::size_t got = sys::receive_bytes(order, rest, sys::Blocking::yes).bytes;
-      if (got == 0) _exit(127);
+      if (got == 0) give_up(descriptors.report, ChildReport::Stage::prepare, EPROTO);
       rest = rest.subspan(got);
     }
     const Exec request = decode_exec(text);
@@ -174,14 +172,16 @@ pid_t start_waiting_child(int order, const ChildDescriptors& descriptors, Place&
   return pid;
 }
 
-void send_order(int order, std::string_view exec, int directory, Input input) noexcept try {
+bool send_order(int order, std::string_view exec, int directory, Input input) noexcept try {
   const OrderHead head{static_cast<std::uint32_t>(exec.size()), input};
   sys::send_message(order, {reinterpret_cast<const char*>(&head), sizeof head}, {&directory, 1},
                     sys::Blocking::yes);
   while (!exec.empty()) {
     exec.remove_prefix(sys::send_message(order, exec, {}, sys::Blocking::yes));
   }
+  return true;
 } catch (const std::exception&) {
+  return false;
 }
 
 }  // namespace casemate::guest

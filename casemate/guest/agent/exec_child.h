@@ -68,8 +68,8 @@ pid_t start_program(const ProgramImage& image, int directory, Input input,
 // and waits at `order` for `send_order`, or for its end. A copy of the caller, which may go on
 // meanwhile. -1 with errno when there could be no child.
 pid_t start_waiting_child(int order, const ChildDescriptors& descriptors, Place& place) noexcept;
-// Which program, by the encoded `Exec`. A child that is gone says nothing to it: whoever reads the
-// report and waits for children learns of that.
-void send_order(int order, std::string_view exec, int directory, Input input) noexcept;
+// Which program, by the encoded `Exec`. Whether all of it was sent: a child that got less becomes
+// none.
+bool send_order(int order, std::string_view exec, int directory, Input input) noexcept;
 
 }  // namespace casemate::guest

@@ -219,14 +219,20 @@ class ExecInit {
     if (program_ < 0) order_.reset();
   }
 
-  // Whether the one that was started ahead is still there. What became of it otherwise is nothing
-  // of the program's: that begins with a child of its own.
-  bool has_waiting_child() {
+  // Lets the one that was started ahead become the program, if it is still there. What became of it
+  // otherwise is nothing of the program's, which gets a child of its own.
+  bool let_go_on(std::string_view text, int directory, Input input) {
     if (!order_) return false;
     reap();
-    if (!program_status_) return true;
-    program_status_.reset();
+    const bool sent = !program_status_ && send_order(order_.get(), text, directory, input);
     order_.reset();
+    if (sent) return true;
+    if (program_ > 0) {
+      kill(program_, SIGKILL);
+      while (waitpid(program_, nullptr, 0) < 0 && errno == EINTR) {
+      }
+    }
+    program_status_.reset();
     make_streams();
     return false;
   }
@@ -244,19 +250,14 @@ class ExecInit {
     }
     if (stays_ && request.stdin_piped) throw ProtocolError("input for a program that stays");
     const Input input = request.stdin_piped ? Input::piped : Input::none;
-    const bool waiting = has_waiting_child();
-    std::optional<ProgramImage> image;
-    if (!waiting) image.emplace(request.argv, request.environment);
     if (begin == Begin::now) {
       put(FrameType::begun);
       if (!await_flush(connection_, writer_)) throw ConnectionOver{};
     }
     place_.count_refusals();
-    if (waiting) {
-      send_order(order_.get(), text, directory.get(), input);
-      order_.reset();
-    } else {
-      program_ = start_program(*image, directory.get(), input, childs_ends(), place_);
+    if (!let_go_on(text, directory.get(), input)) {
+      const ProgramImage image(request.argv, request.environment);
+      program_ = start_program(image, directory.get(), input, childs_ends(), place_);
       if (program_ < 0) sys::throw_errno("vfork");
     }
     streams_.in.read.reset();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "casemate/sys/deadline.h"
+#include "casemate/sys/socket.h"
 
 namespace casemate::guest {
 

@@ -113,8 +113,8 @@ std::optional<AskedCall> ReadyCall::take(const CallControl& control) {
   return give_up();
 }
 
-void ReadyCall::fill(When now, const AgentSandboxParts& parts,
-                     const CallControl& control) noexcept try {
+void ReadyCall::fill(When now, const AgentSandboxParts& parts, const CallControl& control) noexcept
+    try {
   if (now != when_ || !owner_.is_current() || calls_ < kCallsBefore) return;
   if (control.stop.stop_requested()) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);

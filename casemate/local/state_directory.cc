@@ -312,6 +312,12 @@ bool is_private_directory_of(uid_t user, const std::string& path) {
 
 }  // namespace
 
+bool is_busy(int directory) try {
+  return !FileLock::attempt(directory, guest::kBusyLockName, FileLock::Kind::exclusive);
+} catch (const std::system_error&) {
+  return false;  // it was disposed
+}
+
 std::string default_state_directory(uid_t user, const char* runtime_dir) {
   if (user == 0) return "/run/casemate";
   // The second for what runs without a login's environment, which has to find the same sandboxes.

@@ -105,6 +105,9 @@ class FileLock {
   int owner_;
 };
 
+// Whether a call of that sandbox is in use, or it is replaced or a snapshot of it taken.
+bool is_busy(int directory);
+
 // Where the state of that user is when nobody says otherwise. `runtime_dir` is XDG_RUNTIME_DIR,
 // null where it is not set.
 std::string default_state_directory(uid_t user, const char* runtime_dir);

@@ -106,10 +106,6 @@ std::chrono::seconds idle_time(int directory) {
   return since(std::chrono::system_clock::from_time_t(status.st_mtim.tv_sec));
 }
 
-bool is_busy(int directory) {
-  return !local::FileLock::attempt(directory, kBusyLockName, local::FileLock::Kind::exclusive);
-}
-
 }  // namespace
 
 void docker::throw_refused(const Log& log, std::string_view what, const EngineRefused& refused) {
@@ -203,18 +199,19 @@ std::vector<SandboxRecord> DockerBackend::Impl::list() {
     if (!record) continue;
     const sys::UniqueFd directory = places().open(place_directory(container.name, record->place));
     const Engine::Usage usage = engine_.usage(container.id, {});
-    records.push_back({.id = sandbox_id(container.id),
-                       .backend = std::string(kDockerBackendName),
-                       .isolation = isolation(),
-                       .key = record->key,
-                       .kind = record->kind,
-                       .age = since(std::chrono::system_clock::from_time_t(
-                           static_cast<std::time_t>(record->created))),
-                       .idle = !directory || is_busy(directory.get()) ? std::chrono::seconds{0}
-                                                                      : idle_time(directory.get()),
-                       .processes = usage.processes,
-                       .memory_bytes = usage.memory_bytes,
-                       .labels = record->labels});
+    records.push_back(
+        {.id = sandbox_id(container.id),
+         .backend = std::string(kDockerBackendName),
+         .isolation = isolation(),
+         .key = record->key,
+         .kind = record->kind,
+         .age = since(
+             std::chrono::system_clock::from_time_t(static_cast<std::time_t>(record->created))),
+         .idle = !directory || local::is_busy(directory.get()) ? std::chrono::seconds{0}
+                                                               : idle_time(directory.get()),
+         .processes = usage.processes,
+         .memory_bytes = usage.memory_bytes,
+         .labels = record->labels});
   }
   return records;
 }

@@ -127,8 +127,8 @@ struct OrderHead {
     sys::make_undumpable();
     // The exec-init's own ends: nobody else's end may depend on this process. One that stays has no
     // input.
-    std::vector<int> kept{0, 1, 2, descriptors.no_input, descriptors.out, descriptors.err,
-                          descriptors.report, order};
+    std::vector<int> kept{
+        0, 1, 2, descriptors.no_input, descriptors.out, descriptors.err, descriptors.report, order};
     if (descriptors.in >= 0) kept.push_back(descriptors.in);
     sys::close_all_except(kept);
     OrderHead head;

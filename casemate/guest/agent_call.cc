@@ -58,6 +58,7 @@ AgentCall::AgentCall(AskedCall asked, std::shared_ptr<const AgentSandboxParts> p
       egress_(std::move(asked.egress)),
       control_(std::move(asked.control)),
       ready_(std::move(asked.exec)) {
+  if (asked.files) idle_files_.push_back(std::move(asked.files));
   try {
     take_answer(asked.request, control);
   } catch (...) {
@@ -65,7 +66,8 @@ AgentCall::AgentCall(AskedCall asked, std::shared_ptr<const AgentSandboxParts> p
                .accounting = accounting_,
                .egress = std::move(egress_),
                .control = std::move(control_),
-               .exec = std::move(ready_)});
+               .exec = std::move(ready_),
+               .files = nullptr});
     if (accounting_) accounting_->closed(false);
     throw;
   }
@@ -181,8 +183,10 @@ bool AgentCall::still_holds() {
 }
 
 bool AgentCall::still_waits() {
-  const std::lock_guard lock(control_mutex_);
-  return control_ && ready_ && are_silent(control_->descriptor(), ready_.get());
+  const std::scoped_lock lock(control_mutex_, files_mutex_);
+  const int files = idle_files_.empty() ? -1 : idle_files_.front()->descriptor();
+  return control_ && ready_ && are_silent(control_->descriptor(), ready_.get()) &&
+         are_silent(files, files);
 }
 
 void AgentCall::take_into_use(const CallControl& control) {

@@ -79,6 +79,7 @@ auto AgentCall::with_files(const CallControl& control, Talk talk) {
   if (control.stop.stop_requested()) {
     throw SandboxCancelled("the call was cancelled by its caller");
   }
+  if (parts_->ready) parts_->ready->expect_files();
   std::unique_ptr<Connection> connection;
   {
     const std::lock_guard lock(files_mutex_);

@@ -53,6 +53,14 @@ void send_request(AskedCall& asked, const CallProfile& profile, const AgentSandb
   asked.control->flush(control);
 }
 
+void attach_files(AskedCall& asked, const AgentSandboxParts& parts, const CallControl& control) {
+  auto [near, far] = make_connection();
+  const int descriptor = far.get();
+  asked.control->put(FrameType::attach, encode(AttachKind::files), {&descriptor, 1});
+  asked.control->flush(control);
+  asked.files = std::make_unique<Connection>(std::move(near), parts.timing.silence);
+}
+
 }  // namespace
 
 AskedCall ask_for_call(const CallProfile& profile, const AgentSandboxParts& parts, CallUse use,
@@ -75,6 +83,7 @@ AskedCall ask_for_call(const CallProfile& profile, const AgentSandboxParts& part
 
 void end_asked(AskedCall asked) noexcept try {
   asked.exec.reset();
+  asked.files.reset();
   CallControl control;
   control.deadline = sys::deadline_after(kPatience);
   asked.control->put(FrameType::close_call);
@@ -129,7 +138,9 @@ void ReadyCall::fill(When now, const AgentSandboxParts& parts, const CallControl
   profile.id = random_hex(6);
   profile.starts_program = true;
   try {
-    next_ = ask_for_call(profile, parts, CallUse::later, bounded);
+    AskedCall asked = ask_for_call(profile, parts, CallUse::later, bounded);
+    if (files_) attach_files(asked, parts, bounded);
+    next_ = std::move(asked);
   } catch (...) {
     give_up();
     throw;

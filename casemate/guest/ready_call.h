@@ -24,6 +24,8 @@ struct AskedCall {
   std::unique_ptr<Connection> control;
   // To an exec that is attached as soon as the call is open, for its first program.
   sys::UniqueFd exec;
+  // The same to what serves its files, or null.
+  std::unique_ptr<Connection> files;
 };
 
 // Throws as `Sandbox::open_call`. `profile` has an id.
@@ -66,6 +68,8 @@ class ReadyCall {
   // For a call that is asked for: the one that is there, which is in use and the caller's from now
   // on. It may have failed or ended since. Throws as `CallAccounting::take_into_use`, and it stays.
   std::optional<AskedCall> take(const CallControl& control);
+  // A call of the sandbox has used its files: the next will, too.
+  void expect_files() noexcept { files_ = true; }
   // Asks for the next, if this is the time. Waits for no answer, and with `control` not for long.
   void fill(When now, const AgentSandboxParts& parts, const CallControl& control) noexcept;
 
@@ -75,6 +79,7 @@ class ReadyCall {
   const When when_;
   sys::OwnerProcess owner_;
   std::atomic<int> calls_ = 0;
+  std::atomic<bool> files_ = false;
   // Nobody waits for it: whoever comes while it is held opens a call of his own.
   std::mutex mutex_;
   std::optional<AskedCall> next_;

@@ -1,10 +1,14 @@
 #include "casemate/guest/agent/inode_reserve.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
+
+#include "casemate/sys/unique_fd.h"
 
 namespace casemate::guest {
 namespace {
@@ -24,18 +28,28 @@ void fill_inode_reserve(int quota) noexcept try {
   if (fstatat(quota, name.c_str(), &last, AT_SYMLINK_NOFOLLOW) == 0) return;
   mkdirat(quota, kDirectory, 0700);
   for (unsigned number = 0; number < kReservedInodes; ++number) {
-    mknodat(quota, path_of_reserved(number).c_str(), S_IFREG | 0600, 0);
+    mkdirat(quota, path_of_reserved(number).c_str(), 0700);
   }
 } catch (...) {
   // Out of memory: the next to look will.
 }
 
-bool give_up_reserved_inode(int quota) noexcept try {
+bool use_reserved_inode(int quota, const std::string& path, unsigned mode) noexcept try {
   for (unsigned number = kReservedInodes; number > 0; --number) {
-    if (unlinkat(quota, path_of_reserved(number - 1).c_str(), 0) == 0) return true;
+    const std::string name = path_of_reserved(number - 1);
+    if (renameat2(quota, name.c_str(), quota, path.c_str(), RENAME_NOREPLACE) < 0) {
+      if (errno == ENOENT) continue;
+      return false;
+    }
+    // Where programs own the directory around it, it may be another thing by now.
+    const sys::UniqueFd directory(
+        openat(quota, path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    return directory && fchmod(directory.get(), mode) == 0;
   }
+  errno = ENOSPC;
   return false;
 } catch (...) {
+  errno = ENOMEM;
   return false;
 }
 

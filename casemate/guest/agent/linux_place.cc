@@ -42,11 +42,9 @@ constexpr int kRanOut = 1;
 constexpr std::chrono::milliseconds kTryPatience{200};
 
 void make_directory(int quota, const std::string& path, unsigned mode, unsigned owner) {
-  while (mkdirat(quota, path.c_str(), mode) < 0) {
-    const int error = errno;
-    if (error != ENOSPC || !give_up_reserved_inode(quota)) {
-      sys::throw_error(error, "making " + path);
-    }
+  if (mkdirat(quota, path.c_str(), mode) < 0 &&
+      (errno != ENOSPC || !use_reserved_inode(quota, path, mode))) {
+    sys::throw_errno("making " + path);
   }
   if (owner != 0 && fchownat(quota, path.c_str(), owner, owner, AT_SYMLINK_NOFOLLOW) < 0) {
     sys::throw_errno("giving away " + path);

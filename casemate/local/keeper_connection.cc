@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <stop_token>
 #include <system_error>
+#include <utility>
 
 #include "casemate/core/errors.h"
 #include "casemate/sys/error.h"
@@ -53,12 +54,12 @@ void KeeperConnection::take_messages() {
       message = sys::receive_message(
           socket_.get(), {reinterpret_cast<char*>(&answer), sizeof answer}, sys::Blocking::no);
     } catch (const std::system_error& error) {
-      // Its end with requests unread comes first, once, before what it said.
-      if (error.code().value() == ECONNRESET && !std::exchange(was_reset_, true)) continue;
       error_ = error.code().value();
       return;
     }
     if (message.would_block) return;
+    // Its end with requests unread is told first, once, before what it said.
+    if (message.bytes == 0 && !std::exchange(was_reset_, true)) continue;
     if (message.bytes != sizeof answer) {
       error_ = message.bytes == 0 ? EPIPE : EPROTO;
       return;

@@ -294,9 +294,8 @@ std::vector<Subject> our_subjects(const OursOptions& options) {
                         .bars = std::move(bars)});
   };
   add("cold_true", &Ours::cold_true, {{.factor = 1.5, .plus = 1}, {.of = "bwrap", .factor = 1}});
-  // Out of reach on the machine where it was looked into: the scope of a call by bare system calls
-  // took 0.9 ms above the spawn there, and with the next one opened ahead all of it 1.1 ms
-  // (docs/operations.md, "How fast it is").
+  // Not met on the machine where it was looked into: 1.1 ms above the spawn (docs/operations.md,
+  // "How fast it is").
   add("warm_true", &Ours::warm_true, {{.factor = 1, .plus = 0.8}});
   add("warm_print", &Ours::warm_print, {{.factor = 1, .plus = 1}});
   add_process("warm_print", "casemate run --keep", ours->keep_argv(), {{.factor = 1.6}});

@@ -36,7 +36,7 @@ AskedCall ask_for_call(const CallProfile& profile, const AgentSandboxParts& part
 // can be put away. Nothing more than its descriptors where the guest does not answer.
 void end_asked(AskedCall asked) noexcept;
 
-// How many of a backend's sandboxes have one: each holds some seven descriptors. Thread-safe.
+// How many of a backend's sandboxes have one: each holds seven or eight descriptors. Thread-safe.
 class ReadyCalls {
  public:
   // Whether there may be one more; then it is counted.

@@ -149,7 +149,7 @@ TEST_F(ReadyCalls, AreHadInAFullDiskAgainAndAgain) {
 }
 
 // Of descriptors, of which an application has some hundreds for all that it does.
-TEST_F(ReadyCalls, AreOfTheSandboxesThatWereCalledLast) {
+TEST_F(ReadyCalls, AreHadBySoManySandboxesAtATime) {
   const auto descriptors = [] {
     return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
   };

@@ -106,7 +106,7 @@ constexpr VerbSpec kListVerb = {
         "IDLE is the time since its last call ended; 0s while one is open. A sandbox that a run "
         "with\n"
         "--keep left ends by itself when it was idle for so long as that run said. PROCESSES are\n"
-        "those of open calls, Casemate's own among them; 0 where they cannot be counted.\n"
+        "those of open calls, also of one that waits; 0 where they cannot be counted.\n"
         "\n"
         "Exit status: 0, also when there is none.",
     .options = kOptions,

@@ -119,14 +119,18 @@ sys::UniqueFd AgentCall::attach(AttachKind kind, const CallControl& control,
                                 const sys::UniqueFd& mark) {
   const std::lock_guard lock(control_mutex_);
   if (!control_) throw_closed();
-  if (kind == AttachKind::exec && ready_) return std::move(ready_);
+  if (kind == AttachKind::exec && ready_) {
+    // It says nothing before it is asked: anything else is an end, of which no program has to know.
+    sys::UniqueFd ready = std::move(ready_);
+    if (are_silent(ready.get(), ready.get())) return ready;
+  }
   // What waits there would count among the processes of one that stays.
   if (kind == AttachKind::resident) ready_.reset();
   auto [near, far] = make_connection();
   std::vector<int> descriptors{far.get()};
   if (mark) descriptors.push_back(mark.get());
-  control_->put(FrameType::attach, encode(kind), descriptors);
   try {
+    control_->put(FrameType::attach, encode(kind), descriptors);
     control_->flush(control);
   } catch (...) {
     control_.reset();  // half a frame may have gone
@@ -183,10 +187,8 @@ bool AgentCall::still_holds() {
 }
 
 bool AgentCall::still_waits() {
-  const std::scoped_lock lock(control_mutex_, files_mutex_);
-  const int files = idle_files_.empty() ? -1 : idle_files_.front()->descriptor();
-  return control_ && ready_ && are_silent(control_->descriptor(), ready_.get()) &&
-         are_silent(files, files);
+  const std::lock_guard lock(control_mutex_);
+  return control_ && ready_ && are_silent(control_->descriptor(), ready_.get());
 }
 
 void AgentCall::take_into_use(const CallControl& control) {

@@ -2,8 +2,10 @@
 // several threads do not wait for each other.
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <exception>
@@ -14,6 +16,7 @@
 #include "casemate/core/errors.h"
 #include "casemate/core/guest_path.h"
 #include "casemate/guest/agent_call.h"
+#include "casemate/sys/poll.h"
 
 namespace casemate::guest {
 namespace {
@@ -70,6 +73,12 @@ SandboxEntry entry_from(std::string path, const WireEntry& wire_entry) {
   return entry;
 }
 
+// What serves files says nothing before it is asked: anything else is its end.
+bool is_silent(int connection) {
+  std::array<pollfd, 1> entries{pollfd{connection, POLLIN | POLLRDHUP, 0}};
+  return sys::poll_until(entries, sys::SteadyTime::clock::now()) == 0;
+}
+
 }  // namespace
 
 // Gives `talk` a connection. It goes back to the idle ones only when the conversation ended where
@@ -88,6 +97,7 @@ auto AgentCall::with_files(const CallControl& control, Talk talk) {
       idle_files_.pop_back();
     }
   }
+  if (connection && !is_silent(connection->descriptor())) connection.reset();
   if (!connection) {
     connection =
         std::make_unique<Connection>(attach(AttachKind::files, control), parts_->timing.silence);

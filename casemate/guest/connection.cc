@@ -62,23 +62,27 @@ Connection::Connection(sys::UniqueFd socket, std::chrono::nanoseconds silence)
       writer_(socket_.get()) {}
 
 void Connection::put(FrameType type, std::string_view payload, std::span<const int> descriptors) {
+  if (broken_) throw_guest_gone();
   writer_.put(wire(type), payload, descriptors);
-  try {
-    writer_.flush();
-  } catch (const std::system_error&) {
-    throw_guest_gone();
-  }
+  send();
 }
 
 void Connection::flush(const CallControl& control) {
-  while (true) {
+  if (broken_) throw_guest_gone();
+  while (!send()) {
     try {
-      if (writer_.flush()) return;
-    } catch (const std::system_error&) {
-      throw_guest_gone();
+      wait(POLLOUT, control);
+    } catch (...) {
+      broken_ = true;
+      throw;
     }
-    wait(POLLOUT, control);
   }
+}
+
+// Whether everything is sent.
+bool Connection::send() try { return writer_.flush(); } catch (const std::system_error&) {
+  broken_ = true;
+  throw_guest_gone();
 }
 
 Frame Connection::receive(const CallControl& control) {

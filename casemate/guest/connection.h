@@ -56,7 +56,8 @@ class Connection {
   Connection(sys::UniqueFd socket, std::chrono::nanoseconds silence);
 
   // Queues a frame and sends what fits; `flush` sends the rest. Both throw `SandboxUnavailable`
-  // when the guest is gone, `flush` by `control` too. Descriptors must stay open until flushed.
+  // when the guest is gone, or a call of either has failed before, `flush` by `control` too.
+  // Descriptors must stay open until flushed.
   void put(FrameType type, std::string_view payload = {}, std::span<const int> descriptors = {});
   void flush(const CallControl& control);
 
@@ -71,12 +72,16 @@ class Connection {
   sys::UniqueFd take() { return std::move(socket_); }
 
  private:
+  bool send();
   void wait(short events, const CallControl& control);
 
   sys::UniqueFd socket_;
   std::chrono::nanoseconds silence_;
   FrameReader reader_;
   FrameWriter writer_;
+  // A frame may have gone in part, and the descriptors of one that waits may be others by now:
+  // nothing is sent any more.
+  bool broken_ = false;
 };
 
 }  // namespace casemate::guest

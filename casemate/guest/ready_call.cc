@@ -11,6 +11,7 @@
 
 #include "casemate/base/digest.h"
 #include "casemate/base/log.h"
+#include "casemate/core/errors.h"
 #include "casemate/sys/deadline.h"
 #include "casemate/sys/socket.h"
 
@@ -118,7 +119,12 @@ std::optional<AskedCall> ReadyCall::take(const CallControl& control) {
   ++calls_;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || !next_) return std::nullopt;
-  if (next_->accounting) next_->accounting->take_into_use(control);
+  try {
+    if (next_->accounting) next_->accounting->take_into_use(control);
+  } catch (const SandboxUnavailable&) {
+    give_up();  // with its sandbox
+    throw;
+  }
   return give_up();
 }
 
@@ -139,7 +145,12 @@ void ReadyCall::fill(When now, const AgentSandboxParts& parts, const CallControl
   profile.starts_program = true;
   try {
     AskedCall asked = ask_for_call(profile, parts, CallUse::later, bounded);
-    if (files_) attach_files(asked, parts, bounded);
+    try {
+      if (files_) attach_files(asked, parts, bounded);
+    } catch (...) {
+      end_asked(std::move(asked));
+      throw;
+    }
     next_ = std::move(asked);
   } catch (...) {
     give_up();

@@ -87,8 +87,7 @@ std::shared_ptr<Sandbox> LocalSandboxes::acquire(const SandboxKey& key, const Sa
                      .keep_idle = KeepIdle(spec.keep_idle)},
                     /*reused=*/true);
       }
-      const auto idle =
-          FileLock::attempt(directory.get(), guest::kBusyLockName, FileLock::Kind::exclusive);
+      const auto idle = lock_idle(directory.get());
       if (!idle) {
         throw SandboxBusy(
             fmt::format("the sandbox {} of kind {} runs a call and was made with another image, "

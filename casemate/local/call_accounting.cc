@@ -62,9 +62,7 @@ LocalCallAccounting::LocalCallAccounting(ControlGroupLayout layout, std::string 
   if (use == guest::CallUse::now) take_into_use(control);
   const auto failed = carry_out(call_steps(layout_, id_, call_, bounds_.pids));
   if (!failed.empty()) {
-    for (const std::string& group : call_directories(layout_, id_, call_)) {
-      sys::remove_control_group(group);
-    }
+    remove_groups();
     throw SandboxUnavailable(
         fmt::format("a call's control group could not be made: {}", failed.begin()->second),
         "the sandbox may have ended; acquire it again");
@@ -75,6 +73,8 @@ LocalCallAccounting::LocalCallAccounting(ControlGroupLayout layout, std::string 
       meter_ = sys::open_at(AT_FDCWD, cpu_counter_file(layout_, id_, call_).c_str(), O_RDONLY);
     }
   } catch (const std::system_error& error) {
+    members_.clear();
+    remove_groups();
     throw SandboxUnavailable(fmt::format("a call's control group: {}", error.what()));
   }
 }

@@ -18,17 +18,21 @@ constexpr std::size_t kLeasesAtOnce = 128;
 }  // namespace
 
 std::shared_ptr<const HeldSandbox> HeldSandboxes::find(const std::string& digest) {
+  // Destroyed, last, without the lock.
+  std::shared_ptr<const HeldSandbox> dead;
   const std::lock_guard lock(mutex_);
   const auto found = by_digest_.find(digest);
   if (found == by_digest_.end()) return nullptr;
   if (lease_holds(found->second->lease.get())) return found->second;
+  dead = std::move(found->second);
   by_digest_.erase(found);
   return nullptr;
 }
 
 void HeldSandboxes::put(const std::string& digest, std::shared_ptr<const HeldSandbox> sandbox) {
+  std::shared_ptr<const HeldSandbox> replaced;
   const std::lock_guard lock(mutex_);
-  by_digest_.insert_or_assign(digest, std::move(sandbox));
+  replaced = std::exchange(by_digest_[digest], std::move(sandbox));
 }
 
 std::shared_ptr<const HeldSandbox> HeldSandboxes::take(const std::string& digest,

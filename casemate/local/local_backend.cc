@@ -121,20 +121,18 @@ std::vector<SandboxRecord> LocalSandboxes::list() {
     // First: one that ends in this moment has no record any more, but then it is not alive either.
     const Record record = read_record(directory.get(), digest);
     if (!is_alive(directory.get())) continue;
-    SandboxUse use = read_use(groups_of(record), record.id);
-    const bool busy = is_busy(directory.get());
-    // A call that was opened ahead has a process there, and is nobody's.
-    if (!busy) use.processes = 0;
-    records.push_back({.id = record.id,
-                       .backend = name_,
-                       .isolation = record.isolation,
-                       .key = record.key,
-                       .kind = record.kind,
-                       .age = age_of(record),
-                       .idle = busy ? std::chrono::seconds{0} : idle_time(directory.get()),
-                       .processes = use.processes,
-                       .memory_bytes = use.memory_bytes,
-                       .labels = record.labels});
+    const SandboxUse use = read_use(groups_of(record), record.id);
+    records.push_back(
+        {.id = record.id,
+         .backend = name_,
+         .isolation = record.isolation,
+         .key = record.key,
+         .kind = record.kind,
+         .age = age_of(record),
+         .idle = is_busy(directory.get()) ? std::chrono::seconds{0} : idle_time(directory.get()),
+         .processes = use.processes,
+         .memory_bytes = use.memory_bytes,
+         .labels = record.labels});
   }
   return records;
 }

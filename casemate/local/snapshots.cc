@@ -95,8 +95,7 @@ LocalSandboxes::Taking LocalSandboxes::begin_taking(const std::string& digest,
   }
   const Record& record = held->record;
   if (record.fingerprint.empty()) guest::throw_another_build(record.id);
-  auto idle =
-      FileLock::attempt(held->directory.get(), guest::kBusyLockName, FileLock::Kind::exclusive);
+  auto idle = lock_idle(held->directory.get());
   if (!idle) {
     throw SandboxBusy(
         fmt::format("the sandbox {} of kind {} runs a call, or a program that stays: what it keeps "
@@ -198,8 +197,7 @@ void LocalSandboxes::replace(const HeldSandbox& made, const std::string& digest,
   const UniqueFd replaced = open_sandbox(found.sandboxes(), digest);
   if (!replaced) return publish(made, digest);
   const std::string replaced_id = read_record(replaced.get(), digest).id;
-  const auto idle =
-      FileLock::attempt(replaced.get(), guest::kBusyLockName, FileLock::Kind::exclusive);
+  const auto idle = lock_idle(replaced.get());
   if (!idle && is_alive(replaced.get())) {
     throw SandboxBusy(
         fmt::format("the sandbox {} of kind {} runs a call, so nothing takes its place",

@@ -318,6 +318,15 @@ bool is_busy(int directory) try {
   return false;  // it was disposed
 }
 
+std::optional<FileLock> lock_idle(int directory) try {
+  CallControl patience;
+  patience.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  return FileLock::wait(directory, guest::kBusyLockName, FileLock::Kind::exclusive, patience,
+                        "the sandbox");
+} catch (const SandboxTimeout&) {
+  return std::nullopt;
+}
+
 std::string default_state_directory(uid_t user, const char* runtime_dir) {
   if (user == 0) return "/run/casemate";
   // The second for what runs without a login's environment, which has to find the same sandboxes.

@@ -107,6 +107,9 @@ class FileLock {
 
 // Whether a call of that sandbox is in use, or it is replaced or a snapshot of it taken.
 bool is_busy(int directory);
+// Keeps it from being used. Absent when it is busy, and for longer than it takes to ask that.
+// Throws `std::system_error` where it is gone.
+std::optional<FileLock> lock_idle(int directory);
 
 // Where the state of that user is when nobody says otherwise. `runtime_dir` is XDG_RUNTIME_DIR,
 // null where it is not set.

@@ -176,8 +176,9 @@ pid_t AccountPlace::clone_exec_init() {
   if (!config_.own_kernel) return fork();
   try {
     // The first has the mounts of the call for its own, which spares a copy.
-    const std::uint64_t mounts = std::exchange(first_exec_, false) ? 0 : CLONE_NEWNS;
-    return sys::clone_process(CLONE_NEWPID | mounts);
+    const pid_t pid = sys::clone_process(CLONE_NEWPID | (first_exec_ ? 0 : CLONE_NEWNS));
+    first_exec_ = false;
+    return pid;
   } catch (const std::system_error& error) {
     errno = error.code().value();
     return -1;

@@ -111,7 +111,8 @@ class Archiver {
     Level& above = levels_.back();
     const std::string name = std::move(above.directories.back());
     above.directories.pop_back();
-    const struct stat status = look(name);
+    struct stat status{};
+    if (!look_at_what_may_go(name, status)) return;
     put_entry(ArchiveEntry::enter, name, status);
     if ((status.st_mode & kPassable) != kPassable) count_remembered(name);
     std::optional<unsigned> closed;
@@ -139,10 +140,12 @@ class Archiver {
     if (remembered_bytes_ > kMaxRememberedBytes) fail(name, E2BIG);
   }
 
-  struct stat look(const std::string& name) const {
-    struct stat status{};
-    if (fstatat(current_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) < 0) fail(name, errno);
-    return status;
+  // False where it has gone: the directory of a call that has ended meanwhile. Nothing else goes by
+  // itself.
+  bool look_at_what_may_go(const std::string& name, struct stat& status) const {
+    if (fstatat(current_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) return true;
+    if (errno == ENOENT && levels_.size() == 1) return false;
+    fail(name, errno);
   }
 
   // What its owner closed to itself is opened; `closed` then has the mode to be given back.
@@ -172,11 +175,7 @@ class Archiver {
     std::sort(names.begin(), names.end(), std::greater<>());
     std::erase_if(names, [&](const std::string& name) {
       struct stat status{};
-      if (fstatat(current_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) < 0) {
-        // The directory of a call that has ended meanwhile: nothing else goes by itself.
-        if (errno == ENOENT && levels_.size() == 1) return true;
-        fail(name, errno);
-      }
+      if (!look_at_what_may_go(name, status)) return true;
       if (S_ISDIR(status.st_mode)) return levels_.size() == 1 && is_of_a_call(name, status);
       put_leaf(name, status);
       return true;
@@ -188,6 +187,7 @@ class Archiver {
     struct statx more{};
     if (status.st_uid != geteuid()) return true;
     if (statx(current_.get(), name.c_str(), AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, 0, &more) < 0) {
+      if (errno == ENOENT) return true;
       fail(name, errno);
     }
     return (more.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;

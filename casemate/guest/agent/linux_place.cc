@@ -188,10 +188,16 @@ bool LinuxPlace::close_call_scope(std::string_view id) noexcept {
 pid_t LinuxPlace::clone_exec_init() {
   // The first has the mounts of the call for its own: copying them takes time, and taking a copy
   // away waits for the whole machine (an RCU grace period).
-  const std::uint64_t mounts = std::exchange(first_exec_, false) ? 0 : CLONE_NEWNS;
-  const pid_t pid = sys::clone_process(CLONE_NEWPID | mounts);
-  if (pid == 0) sys::die_with_parent(self_.get());
-  return pid;
+  const std::uint64_t mounts = first_exec_ ? 0 : CLONE_NEWNS;
+  try {
+    const pid_t pid = sys::clone_process(CLONE_NEWPID | mounts);
+    if (pid == 0) sys::die_with_parent(self_.get());
+    first_exec_ = false;
+    return pid;
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+    return -1;
+  }
 }
 
 bool LinuxPlace::end_leftovers() noexcept { return true; }

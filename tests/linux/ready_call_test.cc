@@ -28,6 +28,15 @@ constexpr std::size_t kProcesses = 4;
 
 class ReadyCalls : public LinuxTest {
  protected:
+  // Without a group that counts its programs' processes a sandbox has none.
+  void SetUp() override {
+    NEEDS_CONTROL_GROUPS();
+    LinuxTest::SetUp();
+  }
+  void TearDown() override {
+    if (!IsSkipped()) LinuxTest::TearDown();
+  }
+
   pid_t agent() const { return agent_of(sandbox_directories().at(0)); }
 
   // The agent, its only child, the only child of that and so on.
@@ -125,7 +134,6 @@ TEST_F(ReadyCalls, AreTheirParentsInAForkedChild) {
 
 // What was refused to one program is not told of the next, however long its process was there.
 TEST_F(ReadyCalls, KnowNothingOfWhatWasRefusedBefore) {
-  NEEDS_CONTROL_GROUPS();
   SandboxSpec small = spec();
   small.resources.pids = stated(8);
   const auto sandbox = acquire(key("small"), small);
@@ -137,8 +145,10 @@ TEST_F(ReadyCalls, KnowNothingOfWhatWasRefusedBefore) {
   }
 }
 
-// In a full disk a call has what the one before it left, and no opening that failed has any of it.
-TEST_F(ReadyCalls, AreHadInAFullDiskAgainAndAgain) {
+// What they need is kept for them, and no opening that failed has any of it.
+class CallsInAFullDisk : public LinuxTest {};
+
+TEST_F(CallsInAFullDisk, AreHadAgainAndAgain) {
   SandboxSpec small = spec();
   small.resources.disk_inodes = stated(200);
   const auto sandbox = acquire(key("small"), small);

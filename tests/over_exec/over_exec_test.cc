@@ -80,8 +80,9 @@ class OverExecOnLinux : public linux_tests::LinuxTest {
   bool ends(const std::string& pid) {
     ExecRequest request;
     request.command = Argv{{"/bin/sh", "-c",
-                            "for each in $(seq 2000); do kill -0 " + pid +
-                                " 2>/dev/null || exit 0; sleep 0.01; done; exit 1"}};
+                            "i=0; while kill -0 $1 2>/dev/null; do [ $i = 2000 ] && exit 1; "
+                            "i=$((i+1)); /usr/bin/sleep 0.01; done",
+                            "sh", pid}};
     return guest_->exec(request).exit_code == 0;
   }
 

@@ -1,10 +1,8 @@
 #include "casemate/guest/agent_call.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <exception>
 #include <system_error>
@@ -38,12 +36,6 @@ void add_proxy(std::uint16_t port, std::map<std::string, std::string>& environme
     environment[upper] = value;
     environment[lower] = value;
   }
-}
-
-bool are_silent(int one, int other) {
-  std::array<pollfd, 2> entries{pollfd{one, POLLIN | POLLRDHUP, 0},
-                                pollfd{other, POLLIN | POLLRDHUP, 0}};
-  return sys::poll_until(entries, sys::SteadyTime::clock::now()) == 0;
 }
 
 }  // namespace
@@ -120,9 +112,9 @@ sys::UniqueFd AgentCall::attach(AttachKind kind, const CallControl& control,
   const std::lock_guard lock(control_mutex_);
   if (!control_) throw_closed();
   if (kind == AttachKind::exec && ready_) {
-    // It says nothing before it is asked: anything else is an end, of which no program has to know.
+    // If it has ended, no program has to know of that.
     sys::UniqueFd ready = std::move(ready_);
-    if (are_silent(ready.get(), ready.get())) return ready;
+    if (is_silent(ready.get())) return ready;
   }
   // What waits there would count among the processes of one that stays.
   if (kind == AttachKind::resident) ready_.reset();
@@ -183,12 +175,13 @@ std::unique_ptr<AgentProcess> AgentCall::start_held(Held& held, const ExecReques
 // It says nothing until it is released, so anything that can be read is its end.
 bool AgentCall::still_holds() {
   const std::scoped_lock lock(control_mutex_, held_mutex_);
-  return control_ && held_ && are_silent(control_->descriptor(), held_->connection.get());
+  return control_ && held_ && is_silent(control_->descriptor()) &&
+         is_silent(held_->connection.get());
 }
 
 bool AgentCall::still_waits() {
   const std::lock_guard lock(control_mutex_);
-  return control_ && ready_ && are_silent(control_->descriptor(), ready_.get());
+  return control_ && ready_ && is_silent(control_->descriptor()) && is_silent(ready_.get());
 }
 
 void AgentCall::take_into_use(const CallControl& control) {

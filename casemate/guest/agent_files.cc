@@ -2,10 +2,8 @@
 // several threads do not wait for each other.
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <exception>
@@ -16,7 +14,6 @@
 #include "casemate/core/errors.h"
 #include "casemate/core/guest_path.h"
 #include "casemate/guest/agent_call.h"
-#include "casemate/sys/poll.h"
 
 namespace casemate::guest {
 namespace {
@@ -71,12 +68,6 @@ SandboxEntry entry_from(std::string path, const WireEntry& wire_entry) {
   entry.kind = kind_of(wire_entry.kind);
   if (entry.kind == EntryKind::file) entry.size_bytes = wire_entry.size;
   return entry;
-}
-
-// What serves files says nothing before it is asked: anything else is its end.
-bool is_silent(int connection) {
-  std::array<pollfd, 1> entries{pollfd{connection, POLLIN | POLLRDHUP, 0}};
-  return sys::poll_until(entries, sys::SteadyTime::clock::now()) == 0;
 }
 
 }  // namespace

@@ -55,6 +55,11 @@ std::pair<sys::UniqueFd, sys::UniqueFd> make_connection() try {
                            no_resources_hint(error.code().value()));
 }
 
+bool is_silent(int connection) {
+  std::array<pollfd, 1> entries{pollfd{connection, POLLIN | POLLRDHUP, 0}};
+  return sys::poll_until(entries, sys::SteadyTime::clock::now()) == 0;
+}
+
 Connection::Connection(sys::UniqueFd socket, std::chrono::nanoseconds silence)
     : socket_(std::move(socket)),
       silence_(silence),

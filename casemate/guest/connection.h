@@ -51,6 +51,10 @@ std::string no_resources_hint(int error);
 // The ends of a new connection, the host's and the guest's. Throws `SandboxUnavailable`.
 std::pair<sys::UniqueFd, sys::UniqueFd> make_connection();
 
+// Whether a guest that was asked nothing over it has said nothing, a moment ago: anything else is
+// its end.
+bool is_silent(int connection);
+
 class Connection {
  public:
   Connection(sys::UniqueFd socket, std::chrono::nanoseconds silence);

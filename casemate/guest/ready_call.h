@@ -66,7 +66,8 @@ class ReadyCall {
   ReadyCall& operator=(const ReadyCall&) = delete;
 
   // For a call that is asked for: the one that is there, which is in use and the caller's from now
-  // on. It may have failed or ended since. Throws as `CallAccounting::take_into_use`, and it stays.
+  // on. It may have failed or ended since. Throws as `CallAccounting::take_into_use`: after
+  // `SandboxUnavailable` there is none any more, else it stays.
   std::optional<AskedCall> take(const CallControl& control);
   // A call of the sandbox has used its files: the next will, too.
   void expect_files() noexcept { files_ = true; }

@@ -22,12 +22,13 @@
 #include <vector>
 
 #include "casemate/core/control.h"
+#include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/local/state_directory.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::docker {
 
-inline constexpr char kBusyLockName[] = "busy.lock";
+using guest::kBusyLockName;
 
 class Places {
  public:

@@ -229,16 +229,8 @@ class EchoServer {
       for (const sys::UniqueFd& client : clients) entries.push_back({client.get(), POLLIN, 0});
       sys::poll_until(entries, std::nullopt);
       if (entries[0].revents != 0) return;
-      std::string buffer(4096, '\0');
       for (std::size_t i = 0; i < clients.size(); ++i) {
-        if (entries[i + 2].revents == 0) continue;
-        const auto got = sys::receive_bytes(clients[i].get(), buffer, sys::Blocking::no);
-        if (got.bytes != 0) {
-          sys::send_message(clients[i].get(), std::span(buffer).first(got.bytes), {},
-                            sys::Blocking::yes);
-        } else if (!got.would_block) {
-          clients[i].reset();
-        }
+        if (entries[i + 2].revents != 0 && !echo(clients[i].get())) clients[i].reset();
       }
       std::erase_if(clients, [](const sys::UniqueFd& client) { return !client; });
       if (entries[1].revents == 0) continue;
@@ -248,6 +240,17 @@ class EchoServer {
       }
       most_ = std::max(most_.load(), clients.size());
     }
+  }
+
+  /// Sends back what came. False once the client is gone, which it may be at either step.
+  static bool echo(int client) try {
+    std::string buffer(4096, '\0');
+    const auto got = sys::receive_bytes(client, buffer, sys::Blocking::no);
+    if (got.bytes == 0) return got.would_block;
+    sys::send_message(client, std::span(buffer).first(got.bytes), {}, sys::Blocking::yes);
+    return true;
+  } catch (const std::system_error&) {
+    return false;
   }
 
   sys::UniqueFd socket_;

@@ -152,12 +152,8 @@ std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const Call
       attach(stays ? AttachKind::resident : AttachKind::exec, control, mark), FrameType::exec,
       payload, request, parts_, accounting_, closed_);
   process->await_start(control);
-  get_next_ready(ReadyCall::When::while_a_program_runs, control);
+  if (parts_->ready) parts_->ready->prepare(*parts_, control);
   return process;
-}
-
-void AgentCall::get_next_ready(ReadyCall::When now, const CallControl& control) const noexcept {
-  if (parts_->ready) parts_->ready->fill(now, *parts_, control);
 }
 
 // Null when it had ended, or ended before anything of the program began: then a fresh one is as
@@ -269,7 +265,7 @@ bool AgentCall::close() noexcept {
   files.clear();
   take_held();
   const bool known = end_call();
-  get_next_ready(ReadyCall::When::after_a_call, {});
+  if (parts_->ready) parts_->ready->ask(*parts_);
   return known;
 }
 

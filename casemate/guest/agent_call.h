@@ -97,7 +97,6 @@ class AgentCall : public Call {
   [[noreturn]] void fail(const Failure& failure, const FilePath& file, std::string_view verb);
   bool end_call() noexcept;
   bool end(const CallControl& control);
-  void get_next_ready(ReadyCall::When now, const CallControl& control) const noexcept;
 
   std::string id_;
   std::string directory_;

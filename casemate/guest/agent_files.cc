@@ -187,7 +187,7 @@ std::string AgentCall::read_file(std::string_view path, std::string_view working
     connection.flush(control);
     std::string content;
     while (true) {
-      const Frame answer = connection.receive(control);
+      Frame answer = connection.receive(control);
       if (is(answer, FrameType::failed)) {
         const Failure failure = decode_failure(answer.payload);
         if (failure.reason == FailureReason::over_cap) {
@@ -209,6 +209,7 @@ std::string AgentCall::read_file(std::string_view path, std::string_view working
         content.reserve(std::min(max_bytes, kRoomForMore));
       }
       content += answer.payload;
+      connection.reuse(std::move(answer.payload));
     }
   });
 }

@@ -207,6 +207,7 @@ void AgentProcess::take_frames(Goal goal) {
     }
     if (frame) {
       handle(*frame);
+      reader_.reuse(std::move(frame->payload));
     } else if (reader_.closed()) {
       return stream_ended();
     } else {
@@ -316,9 +317,8 @@ void AgentProcess::end_input() {
 void AgentProcess::put(FrameType type, std::string_view payload) {
   const std::lock_guard lock(sending_);
   if (!connection_ || !guest_reads_) return;
-  writer_.put(wire(type), payload);
   try {
-    writer_.flush();
+    writer_.send(wire(type), payload);
   } catch (const std::system_error&) {
     // It has ended: what it sent before is still to be read.
     guest_reads_ = false;

@@ -68,13 +68,22 @@ Connection::Connection(sys::UniqueFd socket, std::chrono::nanoseconds silence)
 
 void Connection::put(FrameType type, std::string_view payload, std::span<const int> descriptors) {
   if (broken_) throw_guest_gone();
-  writer_.put(wire(type), payload, descriptors);
-  send();
+  try {
+    if (descriptors.empty()) {
+      writer_.send(wire(type), payload);
+    } else {
+      writer_.put(wire(type), payload, descriptors);
+      writer_.flush();
+    }
+  } catch (const std::system_error&) {
+    broken_ = true;
+    throw_guest_gone();
+  }
 }
 
 void Connection::flush(const CallControl& control) {
   if (broken_) throw_guest_gone();
-  while (!send()) {
+  while (!send_queued()) {
     try {
       wait(POLLOUT, control);
     } catch (...) {
@@ -85,7 +94,7 @@ void Connection::flush(const CallControl& control) {
 }
 
 // Whether everything is sent.
-bool Connection::send() try { return writer_.flush(); } catch (const std::system_error&) {
+bool Connection::send_queued() try { return writer_.flush(); } catch (const std::system_error&) {
   broken_ = true;
   throw_guest_gone();
 }

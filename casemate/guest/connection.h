@@ -68,6 +68,8 @@ class Connection {
   // The next frame. Throws `SandboxUnavailable` (also when the stream ends), `SandboxTimeout`,
   // `SandboxCancelled`.
   Frame receive(const CallControl& control);
+  // Storage for the next one's payload, of one that is done with.
+  void reuse(std::string payload) noexcept { reader_.reuse(std::move(payload)); }
 
   // To be looked at with poll, not to be read.
   int descriptor() const { return socket_.get(); }
@@ -76,7 +78,7 @@ class Connection {
   sys::UniqueFd take() { return std::move(socket_); }
 
  private:
-  bool send();
+  bool send_queued();
   void wait(short events, const CallControl& control);
 
   sys::UniqueFd socket_;

@@ -1,6 +1,6 @@
 #include "casemate/guest/frame.h"
 
-#include <cstring>
+#include <algorithm>
 #include <utility>
 
 #include "casemate/sys/socket.h"
@@ -129,6 +129,7 @@ std::optional<Frame> FrameReader::next() {
       throw ProtocolError("a frame's reserved bytes are not zero");
     }
     frame_.type = static_cast<std::uint8_t>(header[4]);
+    frame_.payload = std::exchange(spare_, {});
     frame_.payload.resize(size);
     payload_have_ = 0;
   }
@@ -139,21 +140,49 @@ std::optional<Frame> FrameReader::next() {
 
 // -- FrameWriter ---------------------------------------------------------------------------------
 
+namespace {
+
+std::string header_of(std::uint8_t type, std::string_view payload) {
+  if (payload.size() > kMaxPayload) throw std::length_error("a frame's payload is at most 1 MiB");
+  std::string header = little_endian(payload.size(), 4);
+  header += static_cast<char>(type);
+  header.append(3, '\0');
+  return header;
+}
+
+}  // namespace
+
+void FrameWriter::queue(Chunk chunk) {
+  queued_ += chunk.bytes.size();
+  chunks_.push_back(std::move(chunk));
+}
+
 void FrameWriter::put(std::uint8_t type, std::string_view payload,
                       std::span<const int> descriptors) {
-  if (payload.size() > kMaxPayload) throw std::length_error("a frame's payload is at most 1 MiB");
   if (descriptors.size() > kMaxFrameDescriptors) {
     throw std::length_error("a frame carries at most 8 descriptors");
   }
   Chunk chunk;
   chunk.bytes.reserve(kHeaderBytes + payload.size());
-  chunk.bytes = little_endian(payload.size(), 4);
-  chunk.bytes += static_cast<char>(type);
-  chunk.bytes.append(3, '\0');
+  chunk.bytes = header_of(type, payload);
   chunk.bytes += payload;
   chunk.descriptors.assign(descriptors.begin(), descriptors.end());
-  queued_ += chunk.bytes.size();
-  chunks_.push_back(std::move(chunk));
+  queue(std::move(chunk));
+}
+
+bool FrameWriter::send(std::uint8_t type, std::string_view payload) {
+  if (!chunks_.empty()) {
+    put(type, payload);
+    return flush();
+  }
+  const std::string header = header_of(type, payload);
+  const std::size_t sent = sys::send_parts(socket_, header, payload, sys::Blocking::no);
+  if (sent == kHeaderBytes + payload.size()) return true;
+  Chunk rest;
+  if (sent < kHeaderBytes) rest.bytes = header.substr(sent);
+  rest.bytes += payload.substr(sent - std::min(sent, kHeaderBytes));
+  queue(std::move(rest));
+  return false;
 }
 
 bool FrameWriter::flush() {

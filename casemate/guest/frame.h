@@ -96,6 +96,10 @@ class FrameReader {
 
   bool closed() const noexcept { return closed_; }
 
+  // Storage for the next payload, of one that is done with: of many frames with data in a row, none
+  // has to be allocated and cleared.
+  void reuse(std::string payload) noexcept { spare_ = std::move(payload); }
+
  private:
   bool fill(std::span<char> target, std::size_t& have);
 
@@ -105,6 +109,7 @@ class FrameReader {
   std::size_t header_have_ = 0;
   std::size_t payload_have_ = 0;
   Frame frame_;
+  std::string spare_;
 };
 
 // Frames on their way out. `put` only queues; `flush` sends what fits without blocking. The
@@ -119,6 +124,9 @@ class FrameWriter {
   // Returns whether everything is sent. Throws `std::system_error`, EPIPE when the peer is gone.
   bool flush();
 
+  // As `put` and `flush`, and nothing is copied that can be sent at once.
+  bool send(std::uint8_t type, std::string_view payload);
+
   // Bytes queued and not yet sent.
   std::size_t pending() const noexcept { return queued_; }
 
@@ -127,6 +135,8 @@ class FrameWriter {
     std::string bytes;
     std::vector<int> descriptors;
   };
+  void queue(Chunk chunk);
+
   int socket_;
   std::deque<Chunk> chunks_;
   std::size_t sent_of_first_ = 0;

@@ -119,8 +119,37 @@ TEST(Frame, WritingToAPeerThatIsGoneThrows) {
   Pair pair;
   pair.far.reset();
   FrameWriter writer(pair.near.get());
+  EXPECT_THROW(writer.send(1, "x"), std::system_error);
   writer.put(1, "x");
   EXPECT_THROW(writer.flush(), std::system_error);
+}
+
+TEST(Frame, WhatIsSentAtOnceKeepsItsPlaceAmongWhatIsQueued) {
+  Pair pair;
+  FrameReader reader(pair.far.get());
+  FrameWriter writer(pair.near.get());
+  // More than the socket takes: one of them goes in part.
+  std::vector<std::string> sent;
+  for (char letter = 'a'; letter <= 'z'; ++letter) {
+    sent.emplace_back(kMaxData - static_cast<std::size_t>(letter), letter);
+    writer.send(static_cast<std::uint8_t>(letter), sent.back());
+  }
+  EXPECT_NE(writer.pending(), 0U);
+  std::vector<std::string> came;
+  while (came.size() < sent.size()) {
+    writer.flush();
+    while (auto frame = reader.next()) {
+      EXPECT_EQ(static_cast<char>(frame->type), frame->payload.front());
+      came.push_back(frame->payload);
+      // Longer and shorter ones follow in the same storage.
+      reader.reuse(std::move(frame->payload));
+    }
+  }
+  EXPECT_EQ(came, sent);
+  EXPECT_EQ(writer.pending(), 0U);
+  EXPECT_TRUE(writer.send(1, ""));
+  EXPECT_EQ(reader.next()->payload, "");
+  EXPECT_THROW(writer.send(9, std::string(kMaxPayload + 1, 'x')), std::length_error);
 }
 
 TEST(Frame, FieldsComeBackAsTheyWerePut) {

@@ -272,7 +272,7 @@ TEST_F(LyingGuest, AnEndThatIsNotKnownOrNotToldIsFalse) {
 
 // What a guest answers to an opening that nobody waits for is read when somebody does.
 TEST_F(LyingGuest, ACallThatWasOpenedAheadAndIsNoneIsMissedByNobody) {
-  parts_.ready = std::make_shared<ReadyCall>(ReadyCall::When::while_a_program_runs);
+  parts_.ready = std::make_shared<ReadyCall>();
   std::optional<std::string> lie;
   int lies = 0;
   parts_.connect = [&](const CallControl&) {

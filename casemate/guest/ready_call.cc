@@ -24,6 +24,17 @@ constexpr int kMostOfABackend = 32;
 // It is for later: a guest that is not there at once does not hold up the program of now.
 constexpr std::chrono::milliseconds kPatience{100};
 
+AskedCall call_of(std::string id) {
+  AskedCall asked;
+  asked.request.version = kProtocolVersion;
+  asked.request.id = std::move(id);
+  return asked;
+}
+
+void connect(AskedCall& asked, const AgentSandboxParts& parts, const CallControl& control) {
+  asked.control = std::make_unique<Connection>(parts.connect(control), parts.timing.silence);
+}
+
 void send_request(AskedCall& asked, const CallProfile& profile, const AgentSandboxParts& parts,
                   const CallControl& control) {
   OpenCall& request = asked.request;
@@ -39,7 +50,7 @@ void send_request(AskedCall& asked, const CallProfile& profile, const AgentSandb
   request.host_tools = profile.host_tool_socket >= 0;
   if (request.host_tools) descriptors.push_back(profile.host_tool_socket);
   if (parts.egress) {
-    asked.egress = parts.egress(profile.id);
+    asked.egress = parts.egress(request.id);
     request.egress = true;
     request.door_rules = parts.door_rules;
     descriptors.push_back(asked.egress->socket());
@@ -66,10 +77,8 @@ void attach_files(AskedCall& asked, const AgentSandboxParts& parts, const CallCo
 
 AskedCall ask_for_call(const CallProfile& profile, const AgentSandboxParts& parts, CallUse use,
                        const CallControl& control) {
-  AskedCall asked;
-  asked.request.version = kProtocolVersion;
-  asked.request.id = profile.id;
-  asked.control = std::make_unique<Connection>(parts.connect(control), parts.timing.silence);
+  AskedCall asked = call_of(profile.id);
+  connect(asked, parts, control);
   if (parts.account) asked.accounting = parts.account(profile.id, use, control);
   const std::shared_ptr<CallAccounting> accounting = asked.accounting;
   try {
@@ -85,6 +94,7 @@ AskedCall ask_for_call(const CallProfile& profile, const AgentSandboxParts& part
 void end_asked(AskedCall asked) noexcept try {
   asked.exec.reset();
   asked.files.reset();
+  if (!asked.control) return;
   CallControl control;
   control.deadline = sys::deadline_after(kPatience);
   asked.control->put(FrameType::close_call);
@@ -118,7 +128,8 @@ std::optional<AskedCall> ReadyCall::take(const CallControl& control) {
   if (!owner_.is_current()) return std::nullopt;
   ++calls_;
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || !next_) return std::nullopt;
+  // What the guest was not asked for yet stays for its time.
+  if (!lock || !next_ || !next_->control) return std::nullopt;
   try {
     if (next_->accounting) next_->accounting->take_into_use(control);
   } catch (const SandboxUnavailable&) {
@@ -128,36 +139,50 @@ std::optional<AskedCall> ReadyCall::take(const CallControl& control) {
   return give_up();
 }
 
-void ReadyCall::fill(When now, const AgentSandboxParts& parts, const CallControl& control) noexcept
+void ReadyCall::prepare(const AgentSandboxParts& parts, const CallControl& control) noexcept {
+  attempt(parts, control, [&](const CallControl& bounded) {
+    if (next_) return;
+    if (parts.ready_calls) {
+      if (!parts.ready_calls->begin()) return;
+      counted_ = parts.ready_calls;
+    }
+    next_ = call_of(random_hex(6));
+    if (parts.account) next_->accounting = parts.account(next_->request.id, CallUse::later, bounded);
+  });
+}
+
+void ReadyCall::ask(const AgentSandboxParts& parts) noexcept {
+  attempt(parts, {}, [&](const CallControl& bounded) {
+    if (!next_ || next_->control) return;
+    CallProfile profile;
+    profile.starts_program = true;
+    connect(*next_, parts, bounded);
     try {
-  if (now != when_ || !owner_.is_current() || calls_ < kCallsBefore) return;
-  if (control.stop.stop_requested()) return;
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || next_) return;
-  if (parts.ready_calls) {
-    if (!parts.ready_calls->begin()) return;
-    counted_ = parts.ready_calls;
-  }
-  CallControl bounded{.deadline = sys::deadline_after(kPatience), .stop = control.stop};
-  if (control.deadline) bounded.deadline = std::min(*bounded.deadline, *control.deadline);
-  CallProfile profile;
-  profile.id = random_hex(6);
-  profile.starts_program = true;
-  try {
-    AskedCall asked = ask_for_call(profile, parts, CallUse::later, bounded);
-    try {
-      if (files_) attach_files(asked, parts, bounded);
+      send_request(*next_, profile, parts, bounded);
+      if (files_) attach_files(*next_, parts, bounded);
     } catch (...) {
-      end_asked(std::move(asked));
+      if (auto asked = give_up()) end_asked(*std::move(asked));
       throw;
     }
-    next_ = std::move(asked);
+  });
+}
+
+// Whoever comes next opens one, and hears why that is not possible.
+template <typename Act>
+void ReadyCall::attempt(const AgentSandboxParts& parts, const CallControl& control,
+                        Act act) noexcept try {
+  if (!owner_.is_current() || calls_ < kCallsBefore || control.stop.stop_requested()) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
+  CallControl bounded{.deadline = sys::deadline_after(kPatience), .stop = control.stop};
+  if (control.deadline) bounded.deadline = std::min(*bounded.deadline, *control.deadline);
+  try {
+    act(bounded);
   } catch (...) {
     give_up();
     throw;
   }
 } catch (const std::exception& error) {
-  // Whoever comes next opens one, and hears why that is not possible.
   write_log(parts.log, LogLevel::debug,
             fmt::format("sandbox {}: the next call is not opened ahead: {}", parts.info.id,
                         error.what()));

@@ -15,12 +15,14 @@
 
 namespace casemate::guest {
 
-// A call that its guest was asked to open, and whose answer was not read yet.
+// A call that its guest was asked to open, and whose answer was not read yet, or that it will be
+// asked to open.
 struct AskedCall {
   OpenCall request;
   std::shared_ptr<CallAccounting> accounting;
   // None in a call without a way out.
   std::unique_ptr<CallEgress> egress;
+  // None until the guest was asked.
   std::unique_ptr<Connection> control;
   // To an exec that is attached as soon as the call is open, for its first program.
   sys::UniqueFd exec;
@@ -56,11 +58,7 @@ class ReadyCalls {
 // child has copies of its descriptors, as it has of those of every call that was open.
 class ReadyCall {
  public:
-  // When the guest has time for it: while a program of the sandbox runs, which is what the host
-  // waits for as well, or, where opening a call takes what that program needs, once its call is
-  // over.
-  enum class When : bool { after_a_call, while_a_program_runs };
-  explicit ReadyCall(When when) : when_(when) {}
+  ReadyCall() = default;
   ~ReadyCall();
   ReadyCall(const ReadyCall&) = delete;
   ReadyCall& operator=(const ReadyCall&) = delete;
@@ -71,13 +69,18 @@ class ReadyCall {
   std::optional<AskedCall> take(const CallControl& control);
   // A call of the sandbox has used its files: the next will, too.
   void expect_files() noexcept { files_ = true; }
-  // Asks for the next, if this is the time. Waits for no answer, and with `control` not for long.
-  void fill(When now, const AgentSandboxParts& parts, const CallControl& control) noexcept;
+  // Makes what the host has to make for the next: while a program of the sandbox runs, which is all
+  // that the host waits for. With `control` for a moment at most.
+  void prepare(const AgentSandboxParts& parts, const CallControl& control) noexcept;
+  // Asks the guest to open it, and waits for no answer: when a call is over, for the next program is
+  // not to take the processors from the one that runs.
+  void ask(const AgentSandboxParts& parts) noexcept;
 
  private:
   std::optional<AskedCall> give_up() noexcept;
+  template <typename Act>
+  void attempt(const AgentSandboxParts& parts, const CallControl& control, Act act) noexcept;
 
-  const When when_;
   sys::OwnerProcess owner_;
   std::atomic<int> calls_ = 0;
   std::atomic<bool> files_ = false;

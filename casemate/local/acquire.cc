@@ -46,7 +46,7 @@ std::shared_ptr<Sandbox> LocalSandboxes::acquire(const SandboxKey& key, const Sa
   check_spec(spec);
   check_control(control);
   engine_->get_ready(control);
-  check_servable(spec, declarations(), groups_.missing);
+  check_servable(spec, declarations(), groups().missing);
   const std::string digest = identity_digest(key, spec.kind);
   const ImageChoice image = choose_image(spec, images_, engine_->build(), control);
   const std::string& fingerprint = image.fingerprint;

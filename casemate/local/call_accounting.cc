@@ -88,8 +88,10 @@ LocalCallAccounting::~LocalCallAccounting() {
 
 // One that a process is still in stays; the keeper removes it with its sandbox.
 void LocalCallAccounting::remove_groups() noexcept {
+  if (removed_) return;
+  removed_ = true;
   for (const std::string& group : call_directories(layout_, id_, call_)) {
-    sys::remove_control_group(group);
+    if (sys::remove_control_group(group) != 0) removed_ = false;
   }
 }
 

@@ -67,6 +67,8 @@ class LocalCallAccounting final : public guest::CallAccounting {
   std::vector<sys::UniqueFd> members_;
   sys::UniqueFd meter_;
   std::optional<FileLock> busy_;
+  // All of its groups.
+  bool removed_ = false;
   // By somebody, which the sandbox's idle time counts from.
   std::atomic<bool> was_used_ = false;
   pid_t owner_;

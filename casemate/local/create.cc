@@ -58,7 +58,7 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
                 .egress = spec.egress,
                 .egress_allow = spec.egress_allow,
                 .limits_not_held = {},
-                .groups = groups_.layout,
+                .groups = groups().layout,
                 .ungrouped = {},
                 .pids = spec.resources.pids.value,
                 .cpu_seconds = 0,

@@ -74,7 +74,7 @@ bool LocalSandboxes::end_wanted(const std::string& digest,
 }
 
 const ControlGroupLayout& LocalSandboxes::groups_of(const Record& record) const {
-  return record.groups == ControlGroupLayout{} ? groups_.layout : record.groups;
+  return record.groups == ControlGroupLayout{} ? groups().layout : record.groups;
 }
 
 // Under the key's lock. Returns whether it lived and is known to have ended.

@@ -40,10 +40,7 @@ struct HeldSandbox {
   sys::UniqueFd directory;
   sys::UniqueFd lease;
   KeepIdle keep_idle{};
-  // A kernel of its own has the processors that were given to it, and no more.
-  std::shared_ptr<guest::ReadyCall> ready = std::make_shared<guest::ReadyCall>(
-      record.enclosed ? guest::ReadyCall::When::after_a_call
-                      : guest::ReadyCall::When::while_a_program_runs);
+  std::shared_ptr<guest::ReadyCall> ready = std::make_shared<guest::ReadyCall>();
   // Of this process's keeper, when that made it.
   std::optional<std::uint64_t> number{};
 };

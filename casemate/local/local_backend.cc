@@ -66,7 +66,6 @@ LocalSandboxes::LocalSandboxes(std::shared_ptr<Engine> engine, LocalOptions opti
     : engine_(std::move(engine)),
       name_(engine_->name()),
       options_(std::move(options)),
-      groups_(options_.control_groups == ControlGroups::none ? no_groups() : detect_groups()),
       images_(options_.images),
       keeper_([engine = engine_] { return engine->keeper_arguments(); },
               engine_->starts_side_by_side() ? KeeperClient::Starts::side_by_side
@@ -92,7 +91,15 @@ void LocalSandboxes::log(LogLevel level, std::string_view text) const {
 }
 
 BackendDeclarations LocalSandboxes::declarations() const {
-  return engine_->declare(groups_.layout);
+  return engine_->declare(groups().layout);
+}
+
+// Not before anybody asks: one of several backends is used as a rule.
+const DetectedGroups& LocalSandboxes::groups() const {
+  std::call_once(groups_known_, [this] {
+    groups_ = options_.control_groups == ControlGroups::none ? no_groups() : detect_groups();
+  });
+  return groups_;
 }
 
 std::shared_ptr<const StateDirectory> LocalSandboxes::state() {

@@ -99,6 +99,7 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   std::shared_ptr<Sandbox> hand_out(const std::shared_ptr<const HeldSandbox>& held, bool reused);
   bool end_wanted(const std::string& digest, const std::function<bool(const Record&)>& wanted);
   // Where its control groups are; by a record that does not say it, where they would be now.
+  const DetectedGroups& groups() const;
   const ControlGroupLayout& groups_of(const Record& record) const;
   bool discard(const std::string& digest, const std::string& id);
   bool discard_from(int parent, const std::string& name, const std::string& digest,
@@ -118,7 +119,8 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   const std::shared_ptr<Engine> engine_;
   const std::string name_;
   LocalOptions options_;
-  const DetectedGroups groups_;
+  mutable std::once_flag groups_known_;
+  mutable DetectedGroups groups_;
   images::ImageStore images_;
   KeeperClient keeper_;
   HeldSandboxes held_;

@@ -147,7 +147,7 @@ std::shared_ptr<Sandbox> LocalSandboxes::restore(const SandboxKey& key, const Sa
   check_key(key);
   check_spec(spec);
   engine_->check_available();
-  check_servable(spec, declarations(), groups_.missing);
+  check_servable(spec, declarations(), groups().missing);
   const std::shared_ptr<const StateDirectory> kept = state();
   const StateDirectory& found = *kept;
   held_.drop_dead();

@@ -107,13 +107,32 @@ std::pair<UniqueFd, UniqueFd> socket_pair(SocketType type) {
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
+namespace {
+
+iovec part_of(std::span<const char> bytes) {
+  return {const_cast<char*>(bytes.data()), bytes.size()};
+}
+
+std::size_t send_whole(int socket, const msghdr& message, Blocking blocking) {
+  const int flags = MSG_NOSIGNAL | (blocking == Blocking::no ? MSG_DONTWAIT : 0);
+  while (true) {
+    const ssize_t sent = sendmsg(socket, &message, flags);
+    if (sent > 0) return static_cast<std::size_t>(sent);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN && blocking == Blocking::no) return 0;
+    throw_errno("sendmsg");
+  }
+}
+
+}  // namespace
+
 std::size_t send_message(int socket, std::span<const char> bytes, std::span<const int> descriptors,
                          Blocking blocking) {
   if (bytes.empty()) throw std::invalid_argument("send_message: no bytes");
   if (descriptors.size() > kMaxDescriptorsPerMessage) {
     throw std::invalid_argument("send_message: too many descriptors");
   }
-  iovec vector{const_cast<char*>(bytes.data()), bytes.size()};
+  iovec vector = part_of(bytes);
   msghdr message{};
   message.msg_iov = &vector;
   message.msg_iovlen = 1;
@@ -127,14 +146,17 @@ std::size_t send_message(int socket, std::span<const char> bytes, std::span<cons
     header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
   }
-  const int flags = MSG_NOSIGNAL | (blocking == Blocking::no ? MSG_DONTWAIT : 0);
-  while (true) {
-    const ssize_t sent = sendmsg(socket, &message, flags);
-    if (sent > 0) return static_cast<std::size_t>(sent);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EAGAIN && blocking == Blocking::no) return 0;
-    throw_errno("sendmsg");
-  }
+  return send_whole(socket, message, blocking);
+}
+
+std::size_t send_parts(int socket, std::span<const char> head, std::span<const char> body,
+                       Blocking blocking) {
+  if (head.empty()) throw std::invalid_argument("send_parts: no bytes");
+  std::array<iovec, 2> parts{part_of(head), part_of(body)};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  return send_whole(socket, message, blocking);
 }
 
 ReceivedMessage receive_message(int socket, std::span<char> buffer, Blocking blocking) {

@@ -54,6 +54,10 @@ void shut_down(int socket) noexcept;
 std::size_t send_message(int socket, std::span<const char> bytes, std::span<const int> descriptors,
                          Blocking blocking);
 
+// The same of `head` and, behind it, `body`, which may be empty; without descriptors.
+std::size_t send_parts(int socket, std::span<const char> head, std::span<const char> body,
+                       Blocking blocking);
+
 struct ReceivedMessage {
   // 0 with `!would_block`: the peer closed.
   std::size_t bytes = 0;

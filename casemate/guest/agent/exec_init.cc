@@ -484,7 +484,7 @@ class ExecInit {
   bool read_output(OutputPipe& pipe, std::size_t most = kMaxData) {
     const ssize_t got = read(pipe.fd.get(), read_.get(), std::min(most, kMaxData));
     if (got > 0) {
-      put(pipe.type, std::string_view(read_.get(), static_cast<std::size_t>(got)));
+      send(pipe.type, std::string_view(read_.get(), static_cast<std::size_t>(got)));
       pipe.rest -= std::min(pipe.rest, static_cast<std::size_t>(got));
       return true;
     }
@@ -492,6 +492,12 @@ class ExecInit {
     pipe.fd.reset();
     pipe.rest = 0;
     return false;
+  }
+
+  void send(FrameType type, std::string_view payload) try {
+    if (!host_gone_) writer_.send(wire(type), payload);
+  } catch (const std::system_error&) {
+    host_is_gone();
   }
 
   void flush() try {

@@ -123,7 +123,11 @@ class FileServer {
   }
 
  private:
-  void put(FrameType type, std::string_view payload = {}) { writer_.put(wire(type), payload); }
+  void put(FrameType type, std::string_view payload = {}) try {
+    writer_.send(wire(type), payload);
+  } catch (const std::system_error&) {
+    throw ConnectionOver{};
+  }
   void flush(std::size_t most_pending = 0) {
     if (!await_flush(connection_, writer_, most_pending)) throw ConnectionOver{};
   }
@@ -166,7 +170,7 @@ class FileServer {
     attempt([&] { destination = std::make_unique<Destination>(request.file); });
     std::uint64_t left = request.size;
     while (true) {
-      const std::optional<Frame> frame = await_frame(connection_, reader_);
+      std::optional<Frame> frame = await_frame(connection_, reader_);
       if (!frame) throw ConnectionOver{};
       if (is(*frame, FrameType::end)) break;
       if (!is(*frame, FrameType::data)) throw ProtocolError("no data where a file is written");
@@ -174,6 +178,7 @@ class FileServer {
       if (frame->payload.size() > left) throw ProtocolError("more data than was announced");
       left -= frame->payload.size();
       attempt([&] { destination->write(frame->payload); });
+      reader_.reuse(std::move(frame->payload));
     }
     if (left != 0) throw ProtocolError("less data than was announced");
     if (failure) throw OperationFailed{*failure};
@@ -330,13 +335,13 @@ class FileServer {
     std::size_t taken = 0;
     bool ended = false;
     const auto next = [&] {
-      const std::optional<Frame> frame = await_frame(connection_, reader_);
+      std::optional<Frame> frame = await_frame(connection_, reader_);
       if (!frame) throw ConnectionOver{};
       ended = is(*frame, FrameType::end);
       if (ended) return;
       if (!is(*frame, FrameType::data)) throw ProtocolError("no data where a tree is unpacked");
       expect_data(*frame);
-      buffer = frame->payload;
+      reader_.reuse(std::exchange(buffer, std::move(frame->payload)));
       taken = 0;
     };
     const auto get = [&](std::span<char> bytes) {

@@ -97,9 +97,11 @@ class Package(unittest.TestCase):
         self.assertGreater(found, 8)
 
     def test_nothing_in_it_names_the_tree_it_was_built_in(self):
+        # Each directory of it: the tree itself may be called /src, which a page may name for another reason.
+        named = re.compile(b"|".join(re.escape(f"{each}/".encode()) for each in [BUILD, *ROOT.iterdir()] if each.is_dir()))
         for path in self.root.rglob("*"):
             if path.is_file() and not path.is_symlink() and path.suffix != ".a":
-                self.assertNotIn(str(ROOT).encode(), path.read_bytes(), path)
+                self.assertIsNone(named.search(path.read_bytes()), path)
 
     def test_the_manual_page_has_every_verb_and_is_one(self):
         page = gzip.decompress((self.root / "usr/share/man/man1/casemate.1.gz").read_bytes()).decode()

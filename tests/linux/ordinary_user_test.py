@@ -20,7 +20,7 @@ SUITES = BUILD / "test_programs"
 # Of what these tests may be left out for: nothing but what this user cannot have here, or what a
 # sanitizer cannot do without itself.
 LEFT_OUT = ("this user may make no control groups", "needs root", "the sanitizer")
-TIME = 600  # seconds; a bound on a hang, not a budget
+TIME = 1800  # seconds; a bound on a hang, not a budget
 
 
 def unknown_user():

@@ -15,7 +15,7 @@ BUILD = Path(os.environ.get("CASEMATE_BUILD_DIR", ROOT / "build/release"))
 PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RUNTIMES = ("crun", "runc", "runsc")
 RUNGS = {"runsc": "hardened_container"}
-TIME = 900  # seconds; a bound on a hang, not a budget
+TIME = 1800  # seconds; a bound on a hang, not a budget
 
 # Tests of how the linux backend itself starts sandboxes, or of what only its own texts say.
 ONLY_LINUX = (

@@ -25,12 +25,6 @@ using conformance::Status;
 using conformance::Subject;
 using conformance::Suite;
 
-ConformanceOptions quick() {
-  ConformanceOptions options;
-  options.program_bound = std::chrono::milliseconds(100);
-  return options;
-}
-
 std::set<Suite> suites_of(const Report& report, Status status) {
   std::set<Suite> suites;
   for (const auto& result : report.results) {
@@ -59,7 +53,7 @@ TEST(Conformance, HasEveryProbeOfTheContract) {
 
 TEST(Conformance, ARealGuestOverPlainDirectoriesPasses) {
   Subject subject(plain_backend());
-  ConformanceOptions options = quick();
+  ConformanceOptions options;
   // It has no boundary, and no home directory.
   options.suites = {Suite::files_in, Suite::files_out, Suite::files_delete, Suite::exec};
   const Report report = run_conformance(subject, options);
@@ -70,7 +64,7 @@ TEST(Conformance, ARealGuestOverPlainDirectoriesPasses) {
 
 TEST(Conformance, TheFakePassesWhatItDeclares) {
   const auto subject = fake_subject();
-  const Report report = run_conformance(*subject, quick());
+  const Report report = run_conformance(*subject);
   EXPECT_EQ(report.failures(), "");
   EXPECT_TRUE(report.passed());
   EXPECT_EQ(suites_of(report, Status::passed),
@@ -82,7 +76,7 @@ TEST(Conformance, TheFakeIsRefusedAboveProcess) {
   for (const Isolation rung : {Isolation::runtime, Isolation::os_process, Isolation::container,
                                Isolation::hardened_container, Isolation::microvm, Isolation::vm}) {
     const auto subject = fake_subject(rung);
-    const Report report = run_conformance(*subject, quick());
+    const Report report = run_conformance(*subject);
     EXPECT_FALSE(report.passed()) << to_string(rung);
     EXPECT_EQ(report.count(Status::failed), 1U) << report.failures();
     EXPECT_NE(report.failures().find("rung the-rung-is-shown: "), std::string::npos);
@@ -91,7 +85,7 @@ TEST(Conformance, TheFakeIsRefusedAboveProcess) {
 
 TEST(Conformance, ABoundaryThatIsNotThereIsMissedPieceByPiece) {
   Subject subject(std::make_shared<ClaimingBackend>(plain_backend(), Isolation::container));
-  ConformanceOptions options = quick();
+  ConformanceOptions options;
   options.suites = {Suite::rung};
   const std::string failures = run_conformance(subject, options).failures();
   for (const char* piece : {"a pid namespace of its own", "a net namespace of its own",

@@ -29,8 +29,6 @@ void Matrix::try_out(const std::string& name, Subject& subject, const std::set<S
   const auto until = Clock::now() + kPatience;
   ConformanceOptions options;
   options.suites = suites;
-  // Busy loops have to have begun.
-  options.program_bound = std::chrono::milliseconds(suites.contains(Suite::isolation) ? 1000 : 100);
   options.patience = std::chrono::seconds(20);
   options.stop = stop.get_token();
   options.on_result = [&](const ProbeResult& result) {

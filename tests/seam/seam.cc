@@ -162,7 +162,17 @@ std::string Seam::guest(const std::string& line) {
 }
 
 std::string Seam::awaited(const std::string& name) {
-  return guest("until [ -s " + name + " ]; do sleep 0.01; done; printf %s \"$(cat " + name + ")\"");
+  return guest("i=0; until [ -s " + name +
+               " ]; do [ $i = 2000 ] && exit 1; i=$((i+1)); sleep 0.01; done; printf %s \"$(cat " +
+               name + ")\"");
+}
+
+ExecResult Seam::run_out(ExecRequest request, std::chrono::nanoseconds time) {
+  for (;; time *= 4) {
+    request.timeout = time;
+    ExecResult result = run(request);
+    if (call().stat_file("ready", work(), {}) || time > std::chrono::minutes(1)) return result;
+  }
 }
 
 const char kHoldLock[] = R"(

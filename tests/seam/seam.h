@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -68,8 +69,13 @@ class Seam : public testing::TestWithParam<Provider> {
   ExecResult run(const ExecRequest& request) { return call_->exec(request, {}); }
   // What a shell line in `work/` prints; it must succeed.
   std::string guest(const std::string& line);
-  // Waits, inside, until `work/<name>` is there and not empty, and returns what it holds.
+  // Waits, inside, until `work/<name>` is there and not empty, and returns what it holds. A test
+  // failure when it does not come within about 20 s.
   std::string awaited(const std::string& name);
+  // Runs what would go on for ever until its time is up, and again with four times as much where
+  // that was before it had written `work/ready`: how long its beginning takes is this machine's
+  // affair.
+  ExecResult run_out(ExecRequest request, std::chrono::nanoseconds time);
 
   // Whether any process of any call holds the lock that `kHoldLock` takes: proof of life that needs
   // no process ids. The file lies beside the calls, where all of them reach it.

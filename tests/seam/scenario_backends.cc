@@ -128,11 +128,13 @@ Made make_microvm(const std::filesystem::path& state) {
 
 BackendUnderTest oci_with(const std::string& runtime) {
   return {"oci_" + runtime,
-          [runtime](const std::filesystem::path& state) { return make_oci(runtime, state); }};
+          [runtime](const std::filesystem::path& state) { return make_oci(runtime, state); },
+          runtime == "runsc" ? 2 : 1};
 }
 
 BackendUnderTest engine_of(const std::string& name, const std::string& kind) {
-  return {name, [kind](const std::filesystem::path& state) { return make_docker(kind, state); }};
+  return {name, [kind](const std::filesystem::path& state) { return make_docker(kind, state); },
+          kind == "runsc" ? 2 : 1};
 }
 
 }  // namespace
@@ -146,7 +148,7 @@ const std::vector<BackendUnderTest>& backends_under_test() {
       engine_of("docker", "docker"),
       engine_of("docker_runsc", "runsc"),
       engine_of("podman", "podman"),
-      {"microvm", make_microvm},
+      {"microvm", make_microvm, 3},
       {kWithoutABoundary, make_plain},
   };
   return all;

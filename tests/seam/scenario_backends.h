@@ -26,6 +26,9 @@ struct BackendUnderTest {
     std::string failure{};
   };
   std::function<Made(const std::filesystem::path& state)> make;
+  // How much longer than elsewhere a program may take that runs into its time: what is emulated
+  // takes longer to begin.
+  int patience = 1;
 
   friend std::ostream& operator<<(std::ostream& out, const BackendUnderTest& backend) {
     return out << backend.name;

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/json.hpp>
 #include <chrono>
@@ -127,6 +129,15 @@ std::string wiring_name(Wiring wiring) {
                                         : "cpu seconds";
 }
 
+// The time that a scenario had, told as the one that it states.
+std::string as_stated(std::string text, std::chrono::seconds stated, int patience) {
+  const std::string had = fmt::format("limit of {} s", stated.count() * patience);
+  if (const std::size_t at = text.find(had); at != std::string::npos) {
+    text.replace(at, had.size(), fmt::format("limit of {} s", stated.count()));
+  }
+  return text;
+}
+
 // Calls have a directory of their own, whose name is drawn.
 std::string without_ids(const std::string& text) {
   static const std::regex call("/workspace/[0-9a-f]{12}");
@@ -139,6 +150,7 @@ struct ScenarioRunner::State {
   std::shared_ptr<SandboxBackend> backend;
   std::optional<std::string> image;
   std::filesystem::path scratch;
+  int patience;
   SandboxRouter router;
   std::shared_ptr<const FileStore> store = make_store();
   std::shared_ptr<Ticks> ticks = std::make_shared<Ticks>();
@@ -150,7 +162,7 @@ struct ScenarioRunner::State {
     options.file_store = store;
     options.output_sink = make_file_system_sink(scratch / scenario.name);
     options.outputs = CodeactOutputs::declared;
-    options.exec_timeout = scenario.timeout;
+    options.exec_timeout = scenario.timeout * patience;
     options.capture_bytes = scenario.capture_bytes;
     // Not stated: where one cannot be held, that shows.
     options.resources.memory_bytes.value = 96 * kMiB;
@@ -172,11 +184,13 @@ struct ScenarioRunner::State {
 };
 
 ScenarioRunner::ScenarioRunner(std::shared_ptr<SandboxBackend> backend,
-                               std::optional<std::string> image, std::filesystem::path scratch)
+                               std::optional<std::string> image, std::filesystem::path scratch,
+                               int patience)
     : state_(std::make_unique<State>(
           State{.backend = backend,
                 .image = std::move(image),
                 .scratch = std::move(scratch),
+                .patience = patience,
                 .router = SandboxRouter({backend}, {.min_isolation = Isolation::process})})) {}
 
 ScenarioRunner::~ScenarioRunner() {
@@ -192,7 +206,8 @@ std::string ScenarioRunner::transcript(const Scenario& scenario) {
   } catch (const SandboxError& refusal) {
     return "refused: " + std::string(refusal.code()) + "\n";
   }
-  std::string lines = result.text + "\n-- told beside it\n";
+  std::string lines = as_stated(result.text, scenario.timeout, state_->patience);
+  lines += "\n-- told beside it\n";
   lines += "is_error: " + std::string(result.is_error ? "true" : "false") + "\n";
   if (!result.structured.empty()) {
     const json::object told = json::parse(result.structured).as_object();

@@ -38,9 +38,10 @@ const std::vector<Scenario>& scenarios();
 // One backend, and a router that takes it whatever its rung is.
 class ScenarioRunner {
  public:
-  // `image` of the specs; absent: the backend's own. What lands, lands below `scratch`.
+  // `image` of the specs; absent: the backend's own. What lands, lands below `scratch`. A scenario
+  // has `patience` times its timeout, which is told as if it had been that.
   ScenarioRunner(std::shared_ptr<SandboxBackend> backend, std::optional<std::string> image,
-                 std::filesystem::path scratch);
+                 std::filesystem::path scratch, int patience);
   ScenarioRunner(const ScenarioRunner&) = delete;
   ScenarioRunner& operator=(const ScenarioRunner&) = delete;
   // Ends its sandboxes.

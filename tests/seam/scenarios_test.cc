@@ -50,7 +50,7 @@ Results run_all(const BackendUnderTest& subject) {
   if (!made.backend) return results;
   const auto began = std::chrono::steady_clock::now();
   {
-    ScenarioRunner runner(made.backend, made.image, scratch / "landed");
+    ScenarioRunner runner(made.backend, made.image, scratch / "landed", subject.patience);
     for (const Scenario& scenario : scenarios()) {
       if (!applies(scenario, subject)) continue;
       if (!holds(made.backend->declarations(), scenario.uses_up)) continue;

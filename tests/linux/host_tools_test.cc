@@ -6,7 +6,6 @@
 #include <boost/json.hpp>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -51,14 +50,6 @@ class HostTools : public LinuxTest {
       return result.stdout;
     }
   };
-
-  static std::vector<pid_t> children_of(pid_t parent) {
-    std::vector<pid_t> children;
-    std::ifstream list("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) +
-                       "/children");
-    for (pid_t child = 0; list >> child;) children.push_back(child);
-    return children;
-  }
 
   Opened open(std::shared_ptr<HostToolRegistry> registry) {
     auto session = std::make_unique<HostToolSession>(std::move(registry), HostToolRunOptions{});

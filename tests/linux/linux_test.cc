@@ -86,6 +86,14 @@ std::map<pid_t, pid_t> parents() {
 
 }  // namespace
 
+std::vector<pid_t> children_of(pid_t parent) {
+  const std::string number = std::to_string(parent);
+  std::ifstream list("/proc/" + number + "/task/" + number + "/children");
+  std::vector<pid_t> children;
+  for (pid_t child = 0; list >> child;) children.push_back(child);
+  return children;
+}
+
 std::set<ProcessIdentity> family_of(pid_t ancestor) {
   const std::map<pid_t, pid_t> all = parents();
   std::set<ProcessIdentity> family;

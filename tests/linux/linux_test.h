@@ -37,6 +37,9 @@ std::set<ProcessIdentity> processes_in(const std::string& kind, const std::strin
 // Control groups of that sandbox, in every hierarchy.
 std::vector<std::string> control_groups_of(const std::string& id);
 
+// Those that a process with one thread started itself and that are there yet.
+std::vector<pid_t> children_of(pid_t parent);
+
 // A process and all that come from it, its own pid namespaces included.
 std::set<ProcessIdentity> family_of(pid_t ancestor);
 

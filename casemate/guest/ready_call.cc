@@ -147,7 +147,8 @@ void ReadyCall::prepare(const AgentSandboxParts& parts, const CallControl& contr
       counted_ = parts.ready_calls;
     }
     next_ = call_of(random_hex(6));
-    if (parts.account) next_->accounting = parts.account(next_->request.id, CallUse::later, bounded);
+    if (parts.account)
+      next_->accounting = parts.account(next_->request.id, CallUse::later, bounded);
   });
 }
 

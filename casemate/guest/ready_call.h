@@ -72,8 +72,8 @@ class ReadyCall {
   // Makes what the host has to make for the next: while a program of the sandbox runs, which is all
   // that the host waits for. With `control` for a moment at most.
   void prepare(const AgentSandboxParts& parts, const CallControl& control) noexcept;
-  // Asks the guest to open it, and waits for no answer: when a call is over, for the next program is
-  // not to take the processors from the one that runs.
+  // Asks the guest to open it, and waits for no answer: when a call is over, for the next program
+  // is not to take the processors from the one that runs.
   void ask(const AgentSandboxParts& parts) noexcept;
 
  private:

@@ -1,9 +1,7 @@
 #include "casemate/guest/agent/exec_init.h"
 
-#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,20 +17,17 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "casemate/guest/agent/directory.h"
-#include "casemate/guest/agent/exec_child.h"
+#include "casemate/guest/agent/exec_children.h"
 #include "casemate/guest/agent/guest_io.h"
 #include "casemate/guest/agent/held_file.h"
+#include "casemate/guest/agent/program_start.h"
 #include "casemate/guest/frame.h"
 #include "casemate/guest/protocol.h"
-#include "casemate/sys/error.h"
-#include "casemate/sys/file.h"
 #include "casemate/sys/poll.h"
-#include "casemate/sys/socket.h"
 
 namespace casemate::guest {
 namespace {
@@ -43,40 +38,8 @@ using Clock = SteadyTime::clock;
 
 // While more output than this waits for the host, the program's pipes are left alone.
 constexpr std::size_t kMaxPendingOutput = 128 * 1024;
-// A process that SIGKILL does not end in this time hangs in the kernel: its end is not known.
-constexpr auto kReapPatience = std::chrono::seconds(5);
-
 // The host is gone or broke the protocol: everything ends, nobody is told.
 struct ConnectionOver {};
-
-struct Pipe {
-  sys::UniqueFd read;
-  sys::UniqueFd write;
-};
-
-Pipe make_pipe() {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) sys::throw_errno("pipe2");
-  return {sys::UniqueFd(ends[0]), sys::UniqueFd(ends[1])};
-}
-
-void set_nonblocking(int fd) {
-  const int flags = fcntl(fd, F_GETFL);
-  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) sys::throw_errno("F_SETFL");
-}
-
-sys::UniqueFd watch_children() {
-  sigset_t children;
-  sigemptyset(&children);
-  sigaddset(&children, SIGCHLD);
-  if (sigprocmask(SIG_BLOCK, &children, nullptr) != 0) sys::throw_errno("sigprocmask");
-  // Somebody may have left it ignored, and then there would be nothing to reap.
-  static_cast<void>(std::signal(SIGCHLD, SIG_DFL));
-  static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
-  sys::UniqueFd watch(signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!watch) sys::throw_errno("signalfd");
-  return watch;
-}
 
 std::uint64_t microseconds(const timeval& time) {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000 +
@@ -87,14 +50,6 @@ std::optional<SteadyTime> sooner(std::optional<SteadyTime> one, std::optional<St
   if (one && other) return std::min(*one, *other);
   return one ? one : other;
 }
-
-struct Streams {
-  Pipe in;
-  sys::UniqueFd no_input;
-  Pipe out;
-  Pipe err;
-  Pipe report;
-};
 
 std::vector<int> numbers(const std::vector<sys::UniqueFd>& descriptors) {
   std::vector<int> numbers;
@@ -131,15 +86,15 @@ class ExecInit {
         place_(place),
         reader_(connection),
         writer_(connection),
-        children_(watch_children()) {}
+        children_(place),
+        program_(stay, groups_, children_, place) {}
 
   // Throws `ConnectionOver`, `ProtocolError`, `std::system_error`; then nothing but a kill is left.
   void run() {
     std::optional<Exec> request;
     try {
       place_.enter_exec_scope();
-      make_streams();
-      start_ahead();
+      program_.start_ahead(connection_);
       const std::optional<Frame> frame = await_frame(connection_, reader_);
       if (!frame) throw ConnectionOver{};
       if (is(*frame, FrameType::hold) && !stays_) {
@@ -158,13 +113,13 @@ class ExecInit {
     finish();
   }
 
-  void kill_everything() noexcept { end_all(); }
+  void kill_everything() noexcept { children_.end_all(); }
 
  private:
   void put(FrameType type, std::string_view payload = {}) { writer_.put(wire(type), payload); }
 
   void send_failure(const Failure& failure) {
-    end_all();
+    children_.end_all();
     put(FrameType::failed, encode(failure));
     await_flush(connection_, writer_);
   }
@@ -180,63 +135,6 @@ class ExecInit {
   // Whether the host is told at once that the program begins, or not before it is released.
   enum class Begin : bool { later, now };
 
-  void make_streams() {
-    streams_ = {};
-    const auto give = [this](const sys::UniqueFd& end) { place_.give_pipe(end.get()); };
-    if (!stays_) {
-      streams_.in = make_pipe();
-      give(streams_.in.read);
-    }
-    streams_.no_input = sys::open_at(AT_FDCWD, "/dev/null", O_RDONLY);
-    for (Pipe* output : {&streams_.out, &streams_.err}) {
-      if (stays_) {
-        output->write = sys::open_at(AT_FDCWD, "/dev/null", O_WRONLY);
-      } else {
-        *output = make_pipe();
-        give(output->write);
-      }
-    }
-    streams_.report = make_pipe();
-  }
-
-  ChildDescriptors childs_ends() const {
-    return {.in = streams_.in.read.get(),
-            .no_input = streams_.no_input.get(),
-            .out = streams_.out.write.get(),
-            .err = streams_.err.write.get(),
-            .report = streams_.report.write.get(),
-            .groups = groups_};
-  }
-
-  // A child for a program that nobody has asked for yet, where there is time for it.
-  void start_ahead() {
-    if (!place_.may_start_ahead()) return;
-    std::array<pollfd, 1> entries{pollfd{connection_, POLLIN, 0}};
-    if (sys::poll_until(entries, Clock::now()) != 0) return;
-    sys::UniqueFd childs;
-    std::tie(order_, childs) = sys::socket_pair(sys::SocketType::stream);
-    program_ = start_waiting_child(childs.get(), childs_ends(), place_);
-    if (program_ < 0) order_.reset();
-  }
-
-  // Lets the one that was started ahead become the program, if it is still there. What became of it
-  // otherwise is nothing of the program's, which gets a child of its own.
-  bool let_go_on(std::string_view text, int directory, Input input) {
-    if (!order_) return false;
-    reap();
-    const bool sent = !program_status_ && send_order(order_.get(), text, directory, input);
-    order_.reset();
-    if (sent) return true;
-    if (program_ > 0) {
-      kill(program_, SIGKILL);
-      while (waitpid(program_, nullptr, 0) < 0 && errno == EINTR) {
-      }
-    }
-    program_status_.reset();
-    make_streams();
-    return false;
-  }
-
   // False when the host was told why not. `text` is the encoded request.
   bool start(const Exec& request, std::string_view text, Begin begin) {
     sys::UniqueFd directory;
@@ -249,24 +147,11 @@ class ExecInit {
       return false;
     }
     if (stays_ && request.stdin_piped) throw ProtocolError("input for a program that stays");
-    const Input input = request.stdin_piped ? Input::piped : Input::none;
     if (begin == Begin::now) {
       put(FrameType::begun);
       if (!await_flush(connection_, writer_)) throw ConnectionOver{};
     }
-    place_.count_refusals();
-    if (!let_go_on(text, directory.get(), input)) {
-      const ProgramImage image(request.argv, request.environment);
-      program_ = start_program(image, directory.get(), input, childs_ends(), place_);
-      if (program_ < 0) sys::throw_errno("vfork");
-    }
-    streams_.in.read.reset();
-    streams_.no_input.reset();
-    streams_.out.write.reset();
-    streams_.err.write.reset();
-    streams_.report.write.reset();
-    const std::optional<Failure> failure = read_report(streams_.report.read.get());
-    streams_.report.read.reset();
+    const std::optional<Failure> failure = program_.start(request, text, directory.get());
     started_ = Clock::now();
     if (budget_ != nullptr) next_look_ = started_;
     if (failure) {
@@ -277,17 +162,10 @@ class ExecInit {
       put(FrameType::started);
       flush();
     }
-    if (!stays_) {
-      set_nonblocking(streams_.out.read.get());
-      set_nonblocking(streams_.err.read.get());
-    }
-    outputs_[0] = {std::move(streams_.out.read), FrameType::output_out};
-    outputs_[1] = {std::move(streams_.err.read), FrameType::output_err};
-    if (request.stdin_piped) {
-      set_nonblocking(streams_.in.write.get());
-      input_.fd = std::move(streams_.in.write);
-    }
-    streams_.in.write.reset();
+    ProgramStart::Streams streams = program_.take_streams();
+    outputs_[0] = {std::move(streams.out), FrameType::output_out};
+    outputs_[1] = {std::move(streams.err), FrameType::output_err};
+    if (request.stdin_piped) input_.fd = std::move(streams.in);
     input_.piped = request.stdin_piped;
     return true;
   }
@@ -304,8 +182,8 @@ class ExecInit {
     }
     file.stage(release->source);
     // Its end may be waiting to be seen: from `begun` on it would be the program's.
-    reap();
-    if (program_status_) {
+    children_.reap();
+    if (children_.program_status()) {
       send_failure({FailureReason::no_resources, ESRCH, "a program that was held has ended"});
       return std::nullopt;
     }
@@ -315,7 +193,7 @@ class ExecInit {
     file.fill(release->source);
     started_ = Clock::now();
     if (budget_ != nullptr) next_look_ = started_;
-    before_release_ = cpu_time_of(program_);
+    before_release_ = cpu_time_of(children_.program());
     put(FrameType::started);
     flush();
     request.exec.timeout_ns = release->timeout_ns;
@@ -331,7 +209,7 @@ class ExecInit {
       }
       if (reader_.closed()) throw ConnectionOver{};
       std::array<pollfd, 3> entries{{{connection_, POLLIN, 0},
-                                     {children_.get(), POLLIN, 0},
+                                     {children_.event(), POLLIN, 0},
                                      {file.opened_event(), POLLIN, 0}}};
       sys::poll_until(entries, std::nullopt);
       if (entries[2].revents != 0) {
@@ -339,8 +217,8 @@ class ExecInit {
         put(FrameType::held);
         flush();
       }
-      if (entries[1].revents != 0) reap();
-      if (program_status_) return std::nullopt;
+      if (entries[1].revents != 0) children_.reap();
+      if (children_.program_status()) return std::nullopt;
     }
   }
 
@@ -352,25 +230,6 @@ class ExecInit {
            static_cast<std::uint64_t>(time.tv_nsec);
   }
 
-  static std::optional<Failure> read_report(int fd) {
-    ChildReport report;
-    ssize_t got = 0;
-    do {
-      got = read(fd, &report, sizeof report);
-    } while (got < 0 && errno == EINTR);
-    if (got == 0) return std::nullopt;
-    if (got != sizeof report) return Failure{FailureReason::no_resources, EIO, "no report"};
-    switch (report.stage) {
-      case ChildReport::Stage::program:
-        return Failure{FailureReason::errno_value, report.error, {}};
-      case ChildReport::Stage::directory:
-        return Failure{FailureReason::directory, report.error, {}};
-      case ChildReport::Stage::prepare:
-        break;
-    }
-    return Failure{FailureReason::no_resources, report.error, "confining the program"};
-  }
-
   // -- While it runs -----------------------------------------------------------------------------
 
   EndCause pump(std::optional<SteadyTime> deadline) {
@@ -379,14 +238,14 @@ class ExecInit {
       const bool room = writer_.pending() <= kMaxPendingOutput;
       entries[0] = {host_gone_ ? -1 : connection_,
                     short(POLLIN | (writer_.pending() != 0 ? POLLOUT : 0)), 0};
-      entries[1] = {children_.get(), POLLIN, 0};
+      entries[1] = {children_.event(), POLLIN, 0};
       entries[2] = {room ? outputs_[0].fd.get() : -1, POLLIN, 0};
       entries[3] = {room ? outputs_[1].fd.get() : -1, POLLIN, 0};
       // Without POLLOUT it still tells (POLLERR) when nobody reads it any more.
       entries[4] = {input_.fd.get(), short(input_.buffer.empty() ? 0 : POLLOUT), 0};
       const bool quiet = sys::poll_until(entries, sooner(deadline, next_look_)) == 0;
-      if (quiet || entries[1].revents != 0) reap();
-      if (program_status_) return cause_of_status();
+      if (quiet || entries[1].revents != 0) children_.reap();
+      if (children_.program_status()) return cause_of_status();
       if (deadline && Clock::now() >= *deadline) return EndCause::timed_out;
       if (budget_is_spent()) return EndCause::signaled;
       if ((entries[4].revents & POLLERR) != 0) {
@@ -424,7 +283,7 @@ class ExecInit {
           break;
         case FrameType::signal:
           // Not reaped yet, so the id is still the program's.
-          if (program_ > 0) kill(program_, decode_signal(frame->payload));
+          if (children_.program() > 0) kill(children_.program(), decode_signal(frame->payload));
           break;
         case FrameType::cancel:
           expect_empty(*frame);
@@ -508,54 +367,21 @@ class ExecInit {
 
   // -- Its end -----------------------------------------------------------------------------------
 
-  // Reaps whatever has ended; false when there are no children left.
-  bool reap() {
-    std::array<signalfd_siginfo, 8> ignored;
-    while (read(children_.get(), ignored.data(), sizeof ignored) > 0) {
-    }
-    while (true) {
-      int status = 0;
-      const pid_t pid = waitpid(-1, &status, WNOHANG);
-      if (pid == 0) return true;
-      if (pid < 0 && errno == EINTR) continue;
-      if (pid < 0) return false;
-      if (pid == program_) {
-        program_status_ = status;
-        program_ = -1;
-      }
-    }
-  }
-
   EndCause cause_of_status() const {
-    return WIFEXITED(*program_status_) ? EndCause::exited : EndCause::signaled;
-  }
-
-  // Kills and reaps until there is nothing left; false when that took too long.
-  bool end_all() noexcept {
-    const SteadyTime until = Clock::now() + kReapPatience;
-    while (true) {
-      place_.kill_exec_scope();
-      try {
-        if (!reap()) return true;
-        std::array<pollfd, 1> entries{pollfd{children_.get(), POLLIN, 0}};
-        if (sys::poll_until(entries, until) == 0) return false;
-      } catch (const std::exception&) {
-        return false;
-      }
-    }
+    return WIFEXITED(*children_.program_status()) ? EndCause::exited : EndCause::signaled;
   }
 
   void finish() {
     // While what fills the place is still there.
-    const bool failed = program_status_ && *program_status_ != 0;
+    const bool failed = children_.program_status() && *children_.program_status() != 0;
     if (failed) ended_.processes_ran_out = place_.processes_ran_out();
     const Place::Refused refused = place_.refused();
     ended_.forks_refused = refused.forks;
     ended_.memory_ran_out = refused.memory;
-    ended_.stopped_known = end_all();
+    ended_.stopped_known = children_.end_all();
     const auto wall = std::chrono::duration_cast<nanoseconds>(Clock::now() - started_);
     ended_.wall_ns = static_cast<std::uint64_t>(wall.count());
-    const int status = program_status_.value_or(SIGKILL);
+    const int status = children_.program_status().value_or(SIGKILL);
     // The program may have ended by itself after its budget was found spent.
     if (ended_.cause == EndCause::signaled && WIFEXITED(status)) ended_.cause = EndCause::exited;
     if (ended_.cause == EndCause::exited) ended_.exit_code = WEXITSTATUS(status);
@@ -603,17 +429,12 @@ class ExecInit {
   Place& place_;
   FrameReader reader_;
   FrameWriter writer_;
-  sys::UniqueFd children_;
-  // Of the program's, until it has started.
-  Streams streams_;
-  // Where a child waits for its program.
-  sys::UniqueFd order_;
+  ExecChildren children_;
+  ProgramStart program_;
   std::array<OutputPipe, 2> outputs_;
   // Not cleared: most programs print less than one of its pages.
   std::unique_ptr<char[]> read_ = std::make_unique_for_overwrite<char[]>(kMaxData);
   InputPipe input_;
-  pid_t program_ = -1;
-  std::optional<int> program_status_;
   SteadyTime started_;
   // Processor time of a held program until it was released, which is not the run's.
   std::uint64_t before_release_ = 0;

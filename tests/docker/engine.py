@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""engine.py docker|podman BUILD_DIR: a container engine of a test's own
+"""engine.py docker|podman|image BUILD_DIR: a container engine of a test's own
 
 Starts the engine with roots of its own in a network namespace without anything but loopback, loads
-an image `casemate-test` made of Debian packages (built once in BUILD_DIR), and prints one line:
+an image `casemate-test` made of Debian packages (once, beside BUILD_DIR, for all builds there), and
+prints one line:
 
-    ready unix:///PATH
+    ready unix:///PATH     of `image`, which only makes the image: ready PATH
     missing WHY            a program or the rights are not there: a reason to skip
     failed WHY             all is there, and it does not run: an error
 
@@ -63,9 +64,9 @@ def ask(path, method, target, body=None, kind="application/x-tar"):
 
 
 def image_tar(build_dir):
-    """One for all test programs of a build."""
-    folder = Path(build_dir) / "engines"
-    folder.mkdir(exist_ok=True)
+    """One for all test programs of all builds."""
+    folder = Path(build_dir).absolute().parent / "engines"
+    folder.mkdir(parents=True, exist_ok=True)
     tar = folder / "debian.tar"
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -74,12 +75,15 @@ def image_tar(build_dir):
                 raise Missing("mmdebstrap is not installed (scripts/bootstrap engines)")
             partial = folder / "partial.tar"
             without = ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*"]
-            made = subprocess.run(
-                ["mmdebstrap", "--quiet", "--variant=minbase", "--include=python3,tzdata",
-                 *[f"--dpkgopt=path-exclude={path}" for path in without],
-                 "--customize-hook=rm -rf $1/var/lib/apt/lists $1/var/cache/apt", "bookworm", partial],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            if made.returncode != 0:
+            for _ in range(2):  # a mirror may fail once
+                made = subprocess.run(
+                    ["mmdebstrap", "--quiet", "--variant=minbase", "--include=python3,tzdata",
+                     '--aptopt=Acquire::Retries "3"', *[f"--dpkgopt=path-exclude={path}" for path in without],
+                     "--customize-hook=rm -rf $1/var/lib/apt/lists $1/var/cache/apt", "bookworm", partial],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                if made.returncode == 0:
+                    break
+            else:
                 raise Failed("mmdebstrap cannot make an image: " + made.stderr.strip()[-300:].replace("\n", " "))
             partial.rename(tar)
     return tar
@@ -144,8 +148,9 @@ def await_answer(process, path, log):
         try:
             if ask(path, "GET", "/version")[0] == 200:
                 return
-        except OSError:
-            time.sleep(0.05)  # the engine tells nobody when it listens
+        except (OSError, http.client.HTTPException):
+            pass
+        time.sleep(0.05)  # the engine tells nobody when it listens
     raise Failed("it did not answer")
 
 
@@ -184,15 +189,29 @@ def remove(root):
                 pass  # in use
 
 
-def end_leftovers(root):
-    """What an engine's shims left behind when they missed the end of a program; by the engine's root in their words."""
+def leftovers(root):
+    """What an engine started and left: shims that missed the end of a program, what clears up after a container. Its
+    root is in their words; the address alone is in those of clients."""
+    found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            words = (folder / "cmdline").read_bytes()
-            if int(folder.name) != os.getpid() and f"{root}/exec/".encode() in words:
-                os.kill(int(folder.name), signal.SIGKILL)
+            words = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
-            pass  # it has ended
+            continue  # it has ended
+        if int(folder.name) != os.getpid() and any(
+                f"{root}/".encode() in word and not word.endswith(b"/engine.sock") for word in words):
+            found.append(int(folder.name))
+    return found
+
+
+def end_leftovers(root):
+    """Nothing writes below the root any more when this returns."""
+    until = time.monotonic() + PATIENCE
+    while (left := leftovers(root)) and time.monotonic() < until:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
 
 
 def stop(process, path):
@@ -200,7 +219,7 @@ def stop(process, path):
     try:
         for each in json.loads(ask(path, "GET", "/v1.41/containers/json?all=1")[1]):
             ask(path, "DELETE", f"/v1.41/containers/{each['Id']}?force=1&v=1")
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         pass
     process.send_signal(signal.SIGTERM)
     try:
@@ -212,6 +231,12 @@ def stop(process, path):
 
 def main():
     kind, build_dir = sys.argv[1:]
+    if kind == "image":
+        try:
+            print("ready", image_tar(build_dir))
+        except (Missing, Failed) as why:
+            sys.exit(f"engine.py: {why}")
+        return
     leave_callers_group()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     # A path that a socket's address has room for, on a file system that an overlay may lie on.
@@ -233,7 +258,7 @@ def main():
         sys.stdin.read()
     except Missing as missing:
         print("missing", f"{kind}: {missing}", flush=True)
-    except (Failed, OSError) as failed:
+    except (Failed, OSError, http.client.HTTPException) as failed:
         print("failed", f"{kind}: {failed}", flush=True)
     finally:
         if process is not None:

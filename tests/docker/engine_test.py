@@ -81,12 +81,19 @@ class Engine(unittest.TestCase):
         program, address = self.start(HERE / "engine.py", "podman", BUILD)
         root = Path(address.removeprefix("unix://")).parent
         self.addCleanup(self.clear, root)
-        # As Docker's shims are left, which were started in its name and outlive it.
-        left = subprocess.Popen([f"{root}/exec/shim", "600"], executable="/bin/sleep", start_new_session=True)
-        self.addCleanup(left.wait)
-        self.addCleanup(left.kill)
+        def pausing(*words):
+            process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()", *words], start_new_session=True)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+            return process
+
+        # As Docker's shims are left, which were started in its name and outlive it, and what Podman clears up with.
+        left = [pausing("--root", f"{root}/exec/runtime"), pausing("--runroot", f"{root}/exec")]
+        client = pausing(address)
         self.await_end(program)
-        self.assertEqual(left.wait(engine.PATIENCE), -signal.SIGKILL)
+        for process in left:
+            self.assertEqual(process.wait(engine.PATIENCE), -signal.SIGKILL)
+        self.assertIsNone(client.poll(), "a program that asks the engine is its own")
 
     def test_an_engines_relay_ends_with_the_process_group_of_its_test_program(self):
         program, said = self.start(HERE / "tls_relay.py", "/nowhere/engine.sock")

@@ -10,7 +10,7 @@ import time
 import unittest
 from pathlib import Path
 
-from mcp_clients import BUILD, CLIENTS, MODULES, NODE, require_clients, served
+from mcp_clients import BUILD, CLIENTS, NODE, PATIENCE, require_clients, served, state_root
 
 HERE = Path(__file__).resolve().parent
 DIGEST = hashlib.sha256(bytes(range(256)) * 300).hexdigest()
@@ -48,8 +48,9 @@ class Clients(unittest.TestCase):
         """Over stdio and over HTTP with a token."""
         token = "0123456789abcdefghijklmnop"
         (self.directory / "tokens").write_text(token)
-        with self.subTest(transport="stdio"):
-            command = [str(BUILD / "casemate"), "mcp", *self.options]
+        with self.subTest(transport="stdio"), state_root() as state:
+            # By a word of the command: what a client gives a server of its own environment is its own choice.
+            command = ["/usr/bin/env", f"CASEMATE_STATE_DIR={state}", str(BUILD / "casemate"), "mcp", *self.options]
             self.check(client, version, ["--command", json.dumps(command)])
         with self.subTest(transport="http"):
             with served(["casemate", "mcp"], *self.options, "--token-file", self.directory / "tokens") as (url, _):
@@ -72,7 +73,7 @@ class Clients(unittest.TestCase):
         self.assertIn("scope", seen["refusal"])
         self.assertIn(seen["version"], (version, None))
         # The client has ended, and its call was answered with a refusal long after it was cancelled.
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while (left := processes_with(marker)) and time.monotonic() < end:
             time.sleep(0.01)
         self.assertEqual(left, [])

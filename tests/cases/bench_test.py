@@ -11,7 +11,7 @@ KEYS = {"work", "subject", "argv", "median_ms", "p99_ms", "runs", "samples_ms", 
 
 class Bench(Case):
     def records(self, *options):
-        result = self.run_argv([str(PROGRAM), "bench", "--json", *options])
+        result = self.run_argv([str(PROGRAM), "bench", "--json", *options], limit=600)
         self.assertEqual(result.status, 0, result)
         return result.json
 

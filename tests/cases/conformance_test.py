@@ -10,7 +10,7 @@ KEYS = ["probe", "suite", "sentence", "status", "expected", "seen", "reason"]
 
 class Conformance(Case):
     def conformance(self, *words):
-        return self.run_argv([str(PROGRAM), "conformance", *words])
+        return self.run_argv([str(PROGRAM), "conformance", *words], limit=600)
 
     def test_the_linux_backend_passes_a_line_each(self):
         result = self.conformance()

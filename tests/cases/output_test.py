@@ -3,6 +3,7 @@
 import base64
 import re
 import subprocess
+import time
 import unittest
 
 from harness import CAP, Case
@@ -31,8 +32,9 @@ sys.stderr.write("\\u00e9" * 70000)
 
     def test_OUT_03_truncation_is_flagged_counted_and_visible(self):
         """OUT-03"""
-        program = 'print("HEAD")\nfor i in range(2_000_000): print(i)\nprint("TAIL")\n'
-        whole = "HEAD\n" + "".join(f"{i}\n" for i in range(2_000_000)) + "TAIL\n"
+        program = 'print("HEAD")\nfor i in range(200_000): print(f"{i:0>63}")\nprint("TAIL")\n'
+        whole = "HEAD\n" + "".join(f"{i:0>63}\n" for i in range(200_000)) + "TAIL\n"
+        self.assertGreater(len(whole), CAP)
         result = self.run_json(program)
         self.assertEqual(result.status, 0, result.err)
         text = result.json["stdout"]
@@ -49,7 +51,7 @@ sys.stderr.write("\\u00e9" * 70000)
         self.assertEqual(result.json["stderr_truncated_bytes"], 0)
         # The streams themselves have no cap.
         result = self.run_program('''import sys
-sys.stdout.write("HEAD\\n" + "".join(f"{i}\\n" for i in range(2_000_000)) + "TAIL\\n")''')
+sys.stdout.write("HEAD\\n" + "".join(f"{i:0>63}\\n" for i in range(200_000)) + "TAIL\\n")''')
         self.assertEqual((result.status, result.out), (0, whole.encode()))
 
     def test_OUT_05_a_chatty_program_is_an_ordinary_one(self):
@@ -80,11 +82,14 @@ sys.stdout.write("HEAD\\n" + "".join(f"{i}\\n" for i in range(2_000_000)) + "TAI
     def test_OUT_09_the_cap_holds_however_the_program_ends(self):
         """OUT-09: exactly the cap passes whole, one byte more is cut, in each of three endings"""
         endings = (("", 0, ()), ("sys.exit(1)", 1, ()),
-                   ("import time; sys.stdout.flush(); time.sleep(60)", 124, ("--timeout", "3")))
+                   ("import time; sys.stdout.flush(); time.sleep(1000)", 124, ("--timeout", "5")))
         for ending, status, options in endings:
-            for size, missing in ((CAP, 0), (CAP + 1, 1)):
+            sizes = ((CAP, 0), (CAP + 1, 1))
+            paths = [self.write(f"of{size}.py", f'import sys; sys.stdout.write("x" * {size}); {ending}') for size, _ in sizes]
+            open_runs = [self.start(self.argv("--json", *options, path)) for path in paths]
+            for process, (size, missing) in zip(open_runs, sizes):
                 with self.subTest(ending=ending, size=size):
-                    result = self.run_json(f'import sys; sys.stdout.write("x" * {size}); {ending}', *options)
+                    result = self.finish(process, time.monotonic())
                     self.assertEqual(result.status, status, result.err)
                     self.assertEqual(result.json["stdout_truncated_bytes"], missing)
                     self.assertEqual(len(MARKER.sub("", result.json["stdout"])), size - missing)

@@ -10,7 +10,7 @@ import sys
 import time
 import unittest
 
-from harness import Case, NEEDS_GROUPS, PRINT_NAMESPACE, PROGRAM, processes_in, signal, ticks_now
+from harness import Case, NEEDS_GROUPS, PATIENCE, PRINT_NAMESPACE, PROGRAM, processes_in, signal
 
 KEYS = ["status", "exit_code", "signal", "stdout", "stderr", "stdout_truncated_bytes",
         "stderr_truncated_bytes", "artifacts", "missing_outputs", "host_tool_calls", "limit",
@@ -61,15 +61,14 @@ class ExitStatus(Case):
         for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
             with self.subTest(signal=number):
                 started = time.monotonic()
-                process = self.start(self.argv(program=PRINT_NAMESPACE + "import time; time.sleep(60)"))
+                process = self.start(self.argv(program=PRINT_NAMESPACE + "import time; time.sleep(1000)"))
                 namespace = self.signal_once_it_prints(process, number).decode().strip()
                 result = self.finish(process, started)
-                self.assertNothingRuns(namespace, ticks_now())
+                self.assertNothingRuns(namespace)
                 self.assertEqual(result.status, status, result)
-                self.assertLess(result.seconds, 5)
 
     def test_a_cancelled_run_still_prints_its_json(self):
-        program = "print('kept')\nimport sys\nsys.stdin.buffer.read(4 << 20)\nimport time\ntime.sleep(60)"
+        program = "print('kept')\nimport sys\nsys.stdin.buffer.read(4 << 20)\nimport time\ntime.sleep(1000)"
         process = self.start(self.argv("--json", "--stdin", program=program), stdin=subprocess.PIPE)
         # Far more than fits between here and there: once it is all taken, the program has come to its read.
         process.stdin.write(bytes(4 << 20))
@@ -82,37 +81,31 @@ class ExitStatus(Case):
         self.assertIsNone(result.json["exit_code"])
 
     def test_a_closed_output_stops_the_program(self):
-        started = time.monotonic()
-        process = self.start(self.argv(program=PRINT_NAMESPACE + "import time\nwhile True: time.sleep(60)"))
+        process = self.start(self.argv(program=PRINT_NAMESPACE + "import time\nwhile True: time.sleep(1000)"))
         namespace = process.stdout.readline().decode().strip()
         process.stdout.close()
-        self.assertEqual(process.wait(10), 141)
-        self.assertNothingRuns(namespace, ticks_now())
+        self.assertEqual(process.wait(PATIENCE), 141)
+        self.assertNothingRuns(namespace)
         process.stderr.close()
-        self.assertLess(time.monotonic() - started, 5)
         process = self.start(self.argv(program="while True: print('x' * 1000)"))
         process.stdout.readline()
         process.stdout.close()
-        self.assertEqual(process.wait(10), 141)
+        self.assertEqual(process.wait(PATIENCE), 141)
         process.stderr.close()
 
     def test_a_signal_ends_a_run_whose_reader_does_not_read(self):
         process = self.start(self.argv(program=PRINT_NAMESPACE + "while True: print('x' * 1000)"))
         namespace = process.stdout.readline().decode().strip()
         self.wait_until_the_pipe_is_full(process.stdout)
-        started = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        self.assertEqual(process.wait(10), 143)
-        self.assertNothingRuns(namespace, ticks_now())
-        self.assertLess(time.monotonic() - started, 5)
+        self.assertEqual(process.wait(PATIENCE), 143)
+        self.assertNothingRuns(namespace)
         process.stdout.close()
         process.stderr.close()
 
     def test_the_limit_ends_a_run_whose_reader_does_not_read(self):
-        process = self.start(self.argv("--timeout", "1", program="while True: print('x' * 1000)"))
-        started = time.monotonic()
-        self.assertEqual(process.wait(30), 124)
-        self.assertLess(time.monotonic() - started, 15)
+        process = self.start(self.argv("--timeout", "3", program="while True: print('x' * 1000)"))
+        self.assertEqual(process.wait(PATIENCE), 124)
         self.assertIn(b"nobody read the output", process.stderr.read())
 
     def test_a_closed_standard_error_does_not_end_the_run(self):
@@ -125,20 +118,13 @@ class ExitStatus(Case):
         writer = os.open(f"/proc/self/fd/{pipe.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, writer)
         room.register(writer, select.POLLOUT)
-        until = time.monotonic() + 20
-        while room.poll(0) and time.monotonic() < until:
-            time.sleep(0.005)
-        self.assertEqual(room.poll(0), [])
+        self.wait_until(lambda: not room.poll(0), "the pipe is full")
 
     def test_a_killed_run_leaves_nothing(self):
-        process = self.start(self.argv(program=PRINT_NAMESPACE + "import time; time.sleep(60)"))
+        process = self.start(self.argv(program=PRINT_NAMESPACE + "import time; time.sleep(1000)"))
         namespace = self.signal_once_it_prints(process, signal.SIGKILL).decode().strip()
-        ended = ticks_now()
         self.assertEqual(self.finish(process, time.monotonic()).status, -signal.SIGKILL)
-        until = time.monotonic() + 5
-        while processes_in(namespace, ended) and time.monotonic() < until:
-            time.sleep(0.005)
-        self.assertNothingRuns(namespace, ended)
+        self.wait_until(lambda: not processes_in(namespace), "its processes end")
 
     def test_a_full_disk_under_our_output_is_named(self):
         with open("/dev/full", "wb") as full:
@@ -146,7 +132,6 @@ class ExitStatus(Case):
                 result = self.run_program("print('x' * 100000)\nwhile True: print(1)" if not options else "print(1)",
                                           *options, stdout=full)
                 self.assertRefused(result, "OutputFailed", "No space left on device")
-                self.assertLess(result.seconds, 5)
 
     def test_an_output_that_was_never_open_is_a_closed_one(self):
         script = '"$@" >&-'
@@ -389,7 +374,7 @@ class Surface(Case):
         self.assertRefused(self.run_program("print(1)", "--thread", "t", "--memory", "64M"), "SandboxBusy")
         result = self.run_json("print(1)", "--thread", "u", "--memory", "64M")
         self.assertEqual((result.status, result.json["sandbox"]["reused"]), (0, False), result)
-        out, err = first.communicate(b"\n", timeout=30)
+        out, err = first.communicate(b"\n", timeout=PATIENCE)
         self.assertEqual((first.returncode, out), (0, b""), err)
 
     def test_help_names_verbs_and_shows_defaults(self):
@@ -473,7 +458,7 @@ print("\\x1b]0;title\\x07 \\x1b[31mred\\x1b[0m \\x9b31m")
             pass  # the last holder of the terminal has closed it
         finally:
             os.close(controller)
-        self.assertEqual(process.wait(10), 0, seen)
+        self.assertEqual(process.wait(PATIENCE), 0, seen)
         self.assertNotIn(b"\x1b", seen)
         self.assertNotIn(b"\x07", seen)
         self.assertNotIn(b"INJECTED", seen)

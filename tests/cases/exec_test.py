@@ -7,7 +7,7 @@ import time
 import unittest
 from pathlib import Path
 
-from harness import Case, NEEDS_GROUPS, NEEDS_ROOT, PRINT_NAMESPACE, SOAK, cgroups_of, processes_in, ticks_now
+from harness import Case, NEEDS_GROUPS, NEEDS_ROOT, PRINT_NAMESPACE, SOAK, cgroups_of, processes, processes_in
 
 
 class Exec(Case):
@@ -15,18 +15,16 @@ class Exec(Case):
         """EX-01"""
         result = self.run_program(PRINT_NAMESPACE + '''
 import subprocess, time
-subprocess.Popen(["sh", "-c", "sleep 5; echo late > late.txt"])
+subprocess.Popen(["sh", "-c", "sleep 1000; echo late > late.txt"])
 print("started", flush=True)
-time.sleep(60)
-''', "--timeout", "1")
-        ended = ticks_now()
+time.sleep(1000)
+''', "--timeout", "3")
         self.assertEqual(result.status, 124, result)
-        self.assertLess(result.seconds, 3, result)
         self.assertIn("timed out", result.err)
         namespace, started = result.text.splitlines()
         self.assertEqual(started, "started")
         # Who could write late.txt is gone, and the directory it would lie in went with the call.
-        self.assertNothingRuns(namespace, ended)
+        self.assertNothingRuns(namespace)
 
     def test_EX_03_a_program_that_ignores_signals_is_killed(self):
         """EX-03"""
@@ -39,13 +37,12 @@ while True:
 ''', "--timeout", "1")
         self.assertEqual(result.status, 124, result)
         self.assertEqual(result.json["status"], "timed_out")
-        self.assertLess(result.seconds, 3, result)
 
     def test_EX_05_the_last_bytes_before_the_exit_arrive(self):
         """EX-05: 200 times"""
         program = '''
 import os, subprocess
-subprocess.Popen(["sleep", "40"])
+subprocess.Popen(["sleep", "1000"])
 data = b"".join(b"%06d\\n" % i for i in range(9000))
 os.write(1, data)
 os._exit(0)
@@ -56,21 +53,20 @@ os._exit(0)
             result = self.run_argv(argv)
             self.assertEqual((result.status, len(result.out)), (0, len(expected)), result.err)
             self.assertEqual(result.out, expected)
-            self.assertLess(result.seconds, 20)
 
     def test_EX_07_what_was_printed_before_the_timeout_is_kept(self):
         """EX-07"""
-        program = 'import time\nprint("step 1 ok")\ntime.sleep(60)\n'
-        result = self.run_json(program, "--timeout", "2")
+        path = self.write("stepping.py", 'import time\nprint("step 1 ok")\ntime.sleep(1000)\n')
+        both = [self.start(self.argv(*form, "--timeout", "3", path)) for form in (["--json"], [])]
+        result, plain = (self.finish(each, time.monotonic()) for each in both)
         self.assertEqual(result.status, 124, result)
         self.assertEqual(result.json["stdout"], "step 1 ok\n")
         self.assertEqual(result.json["status"], "timed_out")
         self.assertEqual(result.json["limit"], "time")
         self.assertIsNone(result.json["exit_code"])
         self.assertIsNone(result.json["signal"])
-        result = self.run_program(program, "--timeout", "1")
-        self.assertEqual((result.status, result.out), (124, b"step 1 ok\n"), result)
-        self.assertIn("timed out", result.err)
+        self.assertEqual((plain.status, plain.out), (124, b"step 1 ok\n"), plain)
+        self.assertIn("timed out", plain.err)
 
     @NEEDS_ROOT
     def test_EX_07_what_was_printed_before_the_sandbox_was_lost_is_kept(self):
@@ -83,7 +79,7 @@ print("pre", file=sys.stderr, flush=True)
 sys.stdout.write("x" * 4_000_000)
 sys.stdout.flush()
 ctypes.CDLL(None).prctl(15, b"{name}")
-time.sleep(60)
+time.sleep(1000)
 '''
         started = time.monotonic()
         process = self.start(self.argv("--json", program=program))
@@ -104,31 +100,28 @@ time.sleep(60)
                 return dict(line.split(":\t", 1) for line in (entry / "status").read_text().splitlines() if ":\t" in line)
             except OSError:
                 return {}
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            found = [entry for entry in Path("/proc").glob("[0-9]*") if lines(entry).get("Name") == name]
-            if found:
-                space = os.readlink(found[0] / "ns/pid")
-                (init,) = [pid for pid in processes_in(space, ticks_now())
-                           if lines(Path(f"/proc/{pid}"))["NSpid"].split()[-1] == "1"]
-                return init
-            time.sleep(0.01)
-        self.fail(f"no process was called {name}")
+        found = []
+        self.wait_until(lambda: found.extend(entry for entry in Path("/proc").glob("[0-9]*")
+                                             if lines(entry).get("Name") == name) or found, f"a process called {name}")
+        (init,) = [process.pid for process in processes(os.readlink(found[0] / "ns/pid"))
+                   if lines(Path(f"/proc/{process.pid}"))["NSpid"].split()[-1] == "1"]
+        return init
 
     def test_EX_09_the_limit_that_was_set_is_the_limit(self):
         """EX-09: a short one wins, also where files are collected"""
-        for road in ((), ("--output", "x", "--out-dir", self.out), ("--json",)):
+        path = self.write("long.py", "import time; time.sleep(1000)")
+        open_runs = [(road, time.monotonic(), self.start(self.argv("--timeout", "2", *road, path)))
+                     for road in ((), ("--output", "x", "--out-dir", self.out), ("--json",))]
+        for road, started, process in open_runs:
             with self.subTest(road=road):
-                result = self.run_program("import time; time.sleep(5)", "--timeout", "2", *road)
+                result = self.finish(process, started)
                 self.assertEqual(result.status, 124, result)
                 self.assertGreaterEqual(result.seconds, 2)
-                self.assertLess(result.seconds, 4, result)
 
     def test_EX_09_a_fraction_of_a_second_is_a_limit(self):
         """EX-09"""
-        result = self.run_program("import time; time.sleep(5)", "--timeout", "0.25")
+        result = self.run_program("import time; time.sleep(1000)", "--timeout", "0.25")
         self.assertEqual(result.status, 124, result)
-        self.assertLess(result.seconds, 2, result)
 
     def test_EX_09_a_long_limit_is_not_cut_short(self):
         """EX-09: no default of 30 or 60 seconds wins over a longer one"""
@@ -144,13 +137,12 @@ time.sleep(60)
 
     def test_EX_11_an_open_input_does_not_hold_the_call(self):
         """EX-11: standard input is not forwarded unless asked for"""
-        for options in ((), ("--timeout", "3"), ("--stdin",)):
+        for options in ((), ("--timeout", "1000"), ("--stdin",)):
             with self.subTest(options=options):
                 feeder = subprocess.Popen(["sleep", "1000"], stdout=subprocess.PIPE)
                 try:
                     result = self.run_program('print("hello")', *options, stdin=feeder.stdout)
                     self.assertEqual((result.status, result.out), (0, b"hello\n"), result)
-                    self.assertLess(result.seconds, 2, result)
                 finally:
                     feeder.kill()
                     feeder.wait()
@@ -162,7 +154,6 @@ time.sleep(60)
         try:
             result = self.run_program("input()", "--stdin", "--timeout", "1", stdin=feeder.stdout)
             self.assertEqual(result.status, 124, result)
-            self.assertLess(result.seconds, 3, result)
         finally:
             feeder.kill()
             feeder.wait()
@@ -181,16 +172,24 @@ time.sleep(60)
         self.assertEqual((process.returncode, out), (0, b"5120000 b'\\xfe\\xff'\n"), err)
 
 
+class Looking(Case):
+    def test_who_has_a_namespaces_number_later_is_not_taken_for_what_is_left_of_a_program(self):
+        """What the tests here and elsewhere look with, at a number as it is used again."""
+        process = self.start(self.argv(program=PRINT_NAMESPACE + "import time; time.sleep(1000)"))
+        namespace, began = process.stdout.readline().decode().split()
+        there = processes(namespace)
+        self.assertEqual(sorted(processes_in(f"{namespace} {began}")), sorted(each.pid for each in there))
+        self.assertEqual(processes_in(f"{namespace} {min(each.start for each in there) - 1}"), [])
+
+
 class Hostile(Case):
-    """Whatever a program does, the answer comes in time and complete and nothing is left of it."""
+    """Whatever a program does, the answer comes while it would last much longer, and complete, and nothing is left of it."""
 
     def end_of(self, program, *options, status=0):
         result = self.run_json(PRINT_NAMESPACE + program, *options)
-        ended = ticks_now()
         self.assertEqual(result.status, status, result)
-        self.assertLess(result.seconds, 8, result)
         lines = result.json["stdout"].splitlines()
-        self.assertNothingRuns(lines[0], ended)
+        self.assertNothingRuns(lines[0])
         self.assertEqual(cgroups_of(result.json["sandbox"]["id"]), [])
         return lines[1:]
 
@@ -202,7 +201,7 @@ if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         os.write(write_end, b"1")
-        time.sleep(100)
+        time.sleep(1000)
     os._exit(0)
 os.read(read_end, 1)
 print("left a daemon")
@@ -211,14 +210,14 @@ print("left a daemon")
     def test_500_children_end_with_the_call(self):
         self.assertEqual(self.end_of('''
 import subprocess
-children = [subprocess.Popen(["sleep", "100"]) for _ in range(500)]
+children = [subprocess.Popen(["sleep", "1000"]) for _ in range(500)]
 print(len(children))
 ''', "--pids", "600"), ["500"])
 
     def test_an_inherited_pipe_does_not_hold_the_answer(self):
         self.assertEqual(self.end_of('''
 import subprocess
-subprocess.Popen(["sh", "-c", "trap '' TERM INT HUP; sleep 100"], start_new_session=True)
+subprocess.Popen(["sh", "-c", "trap '' TERM INT HUP; sleep 1000"], start_new_session=True)
 print("done")
 '''), ["done"])
 
@@ -229,7 +228,7 @@ count = 0
 try:
     while count < 300:
         if os.fork() == 0:
-            time.sleep(100)
+            time.sleep(1000)
         count += 1
 except OSError as e:
     print(e.strerror, count < 32)
@@ -246,7 +245,7 @@ for _ in range(5):
     if os.fork() == 0:
         os.setsid()
 while True: time.sleep(1)
-''', "--timeout", "1", status=124)
+''', "--timeout", "3", status=124)
 
     @NEEDS_GROUPS
     def test_memory_over_the_limit_is_named(self):

@@ -4,6 +4,7 @@ What a test leaves behind is looked for from outside, where a program cannot lie
 process-id namespace, by our cgroups of its sandbox, and in the state root.
 """
 
+import collections
 import json
 import os
 import shutil
@@ -25,8 +26,12 @@ CAP = 10 * 1024 * 1024  # of a stream in the JSON object
 NEEDS_ROOT = unittest.skipIf(os.geteuid() != 0, "only root can set this up")
 NEEDS_GROUPS = unittest.skipIf(os.geteuid() != 0, "this user may make no control groups")
 
-# A program prints this first, so that the host can look for what is left of it.
-PRINT_NAMESPACE = "import os; print(os.readlink('/proc/self/ns/pid'), flush=True)\n"
+# Seconds; a bound on a hang, not a budget.
+PATIENCE = 60
+
+# A program prints this first, so that the host can look for what is left of it: where it runs, since when.
+NAMESPACE = "os.readlink('/proc/self/ns/pid') + ' ' + open('/proc/self/stat').read().rpartition(')')[2].split()[19]"
+PRINT_NAMESPACE = f"import os; print({NAMESPACE}, flush=True)\n"
 
 
 class Result:
@@ -46,27 +51,31 @@ class Result:
         return f"exit {self.status} in {self.seconds:.2f} s\nout: {self.out[:2000]!r}\nerr: {self.err[:2000]!r}"
 
 
-def ticks_now():
-    """Now as /proc/PID/stat counts start times."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+Process = collections.namedtuple("Process", "pid group start")
 
 
-def processes_in(namespace, started_before):
-    """Pids in a process-id namespace ("pid:[4026531836]"). The kernel uses a freed inode again, so
-    what started later than the run in question is somebody else's."""
+def processes(namespace=None):
+    """All, or those in a process-id namespace ("pid:[4026531836]"), but those of which nothing is left but what
+    their parent may ask for: there are machines whose process 1 never does."""
     found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
+    for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if os.readlink(entry / "ns/pid") != namespace:
-                continue
-            start = int((entry / "stat").read_text().rpartition(")")[2].split()[19])
-        except (OSError, ValueError, IndexError):
+            if namespace is None or os.readlink(f"/proc/{pid}/ns/pid") == namespace:
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                # A first thread that has ended waits for the others.
+                if fields[0] not in "ZX" or int(fields[17]) > 1:
+                    found.append(Process(int(pid), int(fields[2]), int(fields[19])))
+        except OSError:
             continue  # it ended while we looked
-        if start <= started_before:
-            found.append(int(entry.name))
     return found
+
+
+def processes_in(said):
+    """Pids in the process-id namespace of the program that said so (PRINT_NAMESPACE). The kernel uses the number
+    of one that has ended again: then all in it are younger than that program was, the first of them too."""
+    namespace, began = said.split()
+    found = processes(namespace)
+    return [process.pid for process in found] if any(process.start <= int(began) for process in found) else []
 
 
 def cgroups_of(sandbox_id):
@@ -157,20 +166,23 @@ class Case(unittest.TestCase):
         made = [str(path) for path in self.state.rglob("*") if not path.is_dir()]
         self.assertEqual(made, [], "a refusal started something")
 
-    def assertNothingRuns(self, namespace, ended):
-        self.assertRegex(namespace, r"^pid:\[\d+\]$")
-        self.assertEqual(processes_in(namespace, ended), [])
+    def assertNothingRuns(self, said):
+        self.assertRegex(said, r"^pid:\[\d+\] \d+$")
+        self.assertEqual(processes_in(said), [])
+
+    def wait_until(self, holds, what):
+        until = time.monotonic() + PATIENCE
+        while not holds():
+            self.assertLess(time.monotonic(), until, f"did not come: {what}")
+            time.sleep(0.005)
 
     def nothing_is_left_in_the_state_root(self):
         """Sandboxes end with the run; the keeper, who removes them, may be a moment behind."""
-        until = time.monotonic() + 10
-        while True:
-            left = [str(path) for folder in ("new", "sandboxes", "trash")
-                    for path in (self.state / folder).glob("*")]
-            if not left:
-                return
-            if time.monotonic() > until:
-                self.fail(f"left in the state root: {left}")
+        def left():
+            return [str(path) for folder in ("new", "sandboxes", "trash") for path in (self.state / folder).glob("*")]
+        until = time.monotonic() + PATIENCE
+        while found := left():
+            self.assertLess(time.monotonic(), until, f"left in the state root: {found}")
             time.sleep(0.005)
 
     def signal_once_it_prints(self, process, number):
@@ -180,5 +192,5 @@ class Case(unittest.TestCase):
         return line
 
 
-__all__ = ["CAP", "Case", "NEEDS_GROUPS", "NEEDS_ROOT", "PRINT_NAMESPACE", "PROGRAM", "ROOT", "Result", "SOAK", "cgroups_of",
-           "processes_in", "signal", "ticks_now"]
+__all__ = ["CAP", "Case", "NAMESPACE", "NEEDS_GROUPS", "NEEDS_ROOT", "PATIENCE", "PRINT_NAMESPACE", "PROGRAM", "ROOT",
+           "Result", "SOAK", "cgroups_of", "processes", "processes_in", "signal"]

@@ -4,7 +4,7 @@ import os
 import time
 import unittest
 
-from harness import Case, NEEDS_GROUPS, PRINT_NAMESPACE, processes_in, signal, ticks_now
+from harness import Case, NEEDS_GROUPS, PRINT_NAMESPACE, processes, processes_in, signal
 
 COUNT = "echo . >> {log}; echo 1"
 CALL = "from casemate_tools import call, HostToolError\n"
@@ -98,7 +98,6 @@ print(call("count", x="good"))
         self.assertEqual(result.json["stdout"].splitlines()[-1], "1")
         self.assertEqual(len(result.json["stdout"].splitlines()), 6, result)
         self.assertEqual((result.json["host_tool_calls"], self.counted()), (1, 1))
-        self.assertLess(result.seconds, 30)
 
     def test_HT_06_the_cap_counts_every_call_refused_ones_too(self):
         """HT-06"""
@@ -192,24 +191,18 @@ for size in {sizes}:
 
     def test_a_command_out_of_time_is_killed_and_refused(self):
         marker = self.dir / "pid"
+        config = self.write("casemate.toml", "[host_tools.slow]\ntimeout = 2\n"
+                            f"command = \"echo $$ > {marker}; sleep 1000\"\n")
         program = CALL + "try: call('slow')\nexcept HostToolError as error: print(error)\nprint(call('quick'))"
-        result = self.run_program(program, "--host-tool-timeout", "0.3", *self.tool("quick", "echo 1"),
-                                  *self.tool("slow", f"echo $$ > {marker}; sleep 600"))
-        self.assertIn("did not answer within 0.3 seconds", result.text)
+        result = self.run_program(program, "--config", config, *self.tool("quick", "echo 1"))
+        self.assertIn("did not answer within 2 seconds", result.text)
         self.assertTrue(result.text.endswith("\n1\n"), result)
         self.assertGone(marker)
 
     def assertGone(self, marker):
         """The process whose id stands there, and what shares its group, end with the run."""
         pid = int(marker.read_text())
-        until = time.monotonic() + 10
-        try:
-            while time.monotonic() < until:
-                os.killpg(pid, 0)
-                time.sleep(0.005)
-        except ProcessLookupError:
-            return
-        self.fail("a command was left")
+        self.wait_until(lambda: not any(process.group == pid for process in processes()), "the command ends")
 
     def test_commands_end_with_the_run_however_it_ends(self):
         program = PRINT_NAMESPACE + CALL + "call('slow')"
@@ -218,33 +211,27 @@ for size in {sizes}:
                 marker, up = self.dir / f"pid{number}", self.dir / f"up{number}"
                 os.mkfifo(up)
                 process = self.start(self.argv(*self.tool(
-                    "slow", f"echo $$ > {marker}; sleep 600 & echo > {up}; sleep 600"), program=program))
+                    "slow", f"echo $$ > {marker}; sleep 1000 & echo > {up}; sleep 1000"), program=program))
                 up.read_text()  # the command runs
-                started = time.monotonic()
                 process.send_signal(number)
-                result = self.finish(process, started)
+                result = self.finish(process, time.monotonic())
                 self.assertEqual(result.status, status, result)
-                self.assertLess(result.seconds, 10)
                 self.assertGone(marker)
 
     def test_commands_end_with_a_host_that_is_killed(self):
         marker, up = self.dir / "pid", self.dir / "up"
         os.mkfifo(up)
         process = self.start(self.argv(*self.tool(
-            "slow", f"exec 9> {up}; echo $$ > {marker}; echo > {up}; sleep 600"),
+            "slow", f"exec 9> {up}; echo $$ > {marker}; echo > {up}; sleep 1000"),
             program=PRINT_NAMESPACE + CALL + "call('slow')"))
         namespace = process.stdout.readline().decode().strip()
         with open(up) as reader:
             reader.readline()
             process.kill()
-            ended = ticks_now()
             # Its end comes when the last process of the command has gone.
             self.assertEqual(reader.read(), "")
         self.assertGone(marker)
-        until = time.monotonic() + 10
-        while processes_in(namespace, ended) and time.monotonic() < until:
-            time.sleep(0.005)
-        self.assertNothingRuns(namespace, ended)
+        self.wait_until(lambda: not processes_in(namespace), "its processes end")
 
     def test_a_program_that_ends_in_the_middle_of_a_call_ends_the_command(self):
         marker = self.dir / "pid"
@@ -252,7 +239,7 @@ for size in {sizes}:
                           "call('wait')\nos._exit(7)")
         up = self.dir / "up"
         os.mkfifo(up)
-        result = self.run_program(program, *self.tool("slow", f"echo $$ > {marker}; echo > {up}; sleep 600"),
+        result = self.run_program(program, *self.tool("slow", f"echo $$ > {marker}; echo > {up}; sleep 1000"),
                                   *self.tool("wait", f"cat {up} >&2; echo 1"))
         self.assertEqual(result.status, 7, result)
         self.assertGone(marker)

@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from harness import PROGRAM, Case
+from harness import PATIENCE, PROGRAM, Case
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mcp"))
 from mcp_schemas import HANDSHAKE, STATELESS, check_message  # noqa: E402
@@ -50,7 +50,7 @@ class Client:
                 self.methods[json.dumps(one["id"])] = (one["method"], STATELESS if stateless else None)
         self.send_bytes(json.dumps(message).encode() + b"\n")
 
-    def wait_for(self, found, seconds=30):
+    def wait_for(self, found, seconds=PATIENCE):
         """The first message (from anywhere in the stream) for which `found` is true."""
         until = time.monotonic() + seconds
         with self.changed:
@@ -77,7 +77,7 @@ class Client:
         if revision is not None:
             check_message(revision, method, message)
 
-    def request(self, method, params=None, request_id=None, seconds=30):
+    def request(self, method, params=None, request_id=None, seconds=PATIENCE):
         self.next_id += 1
         request_id = self.next_id if request_id is None else request_id
         message = {"jsonrpc": "2.0", "id": request_id, "method": method}
@@ -97,7 +97,7 @@ class Client:
                 if self.ended or not self.changed.wait(max(0, until - time.monotonic())):
                     raise AssertionError(f"no answer to {method}; {self.lines[-5:]}")
 
-    def stateless(self, method, params=None, seconds=30, **meta):
+    def stateless(self, method, params=None, seconds=PATIENCE, **meta):
         return self.request(method, {**(params or {}), "_meta": {**META, **meta}}, seconds=seconds)
 
     def notify(self, method, params=None):
@@ -110,7 +110,7 @@ class Client:
         self.notify("notifications/initialized")
         return answer
 
-    def call(self, code, token=None, seconds=60, **arguments):
+    def call(self, code, token=None, seconds=PATIENCE, **arguments):
         params = {"name": "execute_code", "arguments": {"code": code, **arguments}}
         if token is not None:
             params["_meta"] = {"progressToken": token}
@@ -125,7 +125,7 @@ class Client:
     def close_input(self):
         self.process.stdin.close()
 
-    def wait(self, seconds=30):
+    def wait(self, seconds=PATIENCE):
         return self.process.wait(timeout=seconds)
 
     def memory(self):

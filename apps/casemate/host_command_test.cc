@@ -20,6 +20,7 @@
 #include "casemate/sys/poll.h"
 #include "casemate/sys/process.h"
 #include "casemate/sys/unique_fd.h"
+#include "tests/support/no_throw.h"
 
 namespace casemate::app {
 namespace {
@@ -252,7 +253,7 @@ class HostCommandGuard : public HostCommand {
                                 "; setsid sh -c 'setsid sleep 60 & sleep 60' & "
                                 "(trap '' TERM INT HUP; sleep 60) & "
                                 "echo $PPID >&9; sleep 60";
-    std::jthread killer([&] {
+    const auto kill_it = [&] {
       std::array<pollfd, 1> entries = {pollfd{alive.get(), POLLIN, 0}};
       sys::poll_until(entries, std::chrono::steady_clock::now() + std::chrono::seconds(20));
       std::array<char, 32> text{};
@@ -266,7 +267,8 @@ class HostCommandGuard : public HostCommand {
       status >> name >> name >> state >> watcher;
       ASSERT_EQ(child_of(watcher), guardian);
       ASSERT_EQ(::kill(which(guardian, watcher), SIGKILL), 0);
-    });
+    };
+    std::jthread killer([&] { no_throw(kill_it); });
     const HostCommandResult result = run(command);
     EXPECT_EQ(result.end, End::exited);
     EXPECT_EQ(result.status, 137);

@@ -2,7 +2,10 @@
 
 // For tests: a caller on a run's socket that says exactly what it is told to.
 
+#include <sys/socket.h>
+
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -40,6 +43,14 @@ class ChannelClient {
   };
 
   explicit ChannelClient(const std::string& address) : socket_(sys::connect_to_address(address)) {}
+
+  // Of what is sent, no more than twice that waits in the socket, whatever the machine's default
+  // is.
+  void set_room(int bytes) {
+    if (setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes) != 0) {
+      throw std::system_error(errno, std::generic_category(), "SO_SNDBUF");
+    }
+  }
 
   void send(std::string_view bytes) {
     while (!bytes.empty()) {

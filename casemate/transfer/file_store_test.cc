@@ -9,13 +9,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -246,9 +246,8 @@ TEST(DirectoryFileStore, AnEntrySwappedForALinkGivesItsOwnBytesOrARefusal) {
   // Followed, "swapped/secret" would be the secret.
   fs::create_directory_symlink("../", scratch / "root/swapped");
   const DirectoryFileStore store(scratch / "root");
-  std::atomic<bool> done = false;
-  std::thread swapper([&] {
-    while (!done) {
+  std::jthread swapper([&](const std::stop_token& done) {
+    while (!done.stop_requested()) {
       renameat2(AT_FDCWD, (scratch / "root/swapped").c_str(), AT_FDCWD,
                 (scratch / "root/other").c_str(), RENAME_EXCHANGE);
     }
@@ -264,8 +263,6 @@ TEST(DirectoryFileStore, AnEntrySwappedForALinkGivesItsOwnBytesOrARefusal) {
       ++refusals;
     }
   }
-  done = true;
-  swapper.join();
   EXPECT_EQ(reads + refusals, 3000);
 }
 

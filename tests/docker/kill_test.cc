@@ -24,6 +24,7 @@
 #include "casemate/sys/socket.h"
 #include "tests/docker/engines.h"
 #include "tests/docker/other_process.h"
+#include "tests/support/no_throw.h"
 
 namespace casemate::docker_tests {
 namespace {
@@ -52,7 +53,7 @@ class Between {
   // Once the host is there. `act` is called at most once, and returns at once.
   void watch(std::function<void()> act) {
     act_ = std::move(act);
-    thread_ = std::jthread([this] { serve(); });
+    thread_ = std::jthread([this] { no_throw([&] { serve(); }); });
   }
   bool acted() const { return acted_; }
 
@@ -70,7 +71,8 @@ class Between {
         act();
         continue;
       }
-      carriers.emplace_back([this, last, end = std::move(near)] { carry(end.get(), last); });
+      carriers.emplace_back(
+          [this, last, end = std::move(near)] { no_throw([&] { carry(end.get(), last); }); });
     }
   }
 

@@ -23,6 +23,7 @@
 #include "casemate/sys/error.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/unique_fd.h"
+#include "tests/support/no_throw.h"
 
 namespace casemate {
 
@@ -38,7 +39,7 @@ class NameServer {
     if (!socket_ || bind(socket_.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) != 0) {
       sys::throw_errno("bind 127.0.0.1:53");
     }
-    thread_ = std::thread([this] { serve(); });
+    thread_ = std::thread([this] { no_throw([this] { serve(); }); });
   }
   ~NameServer() {
     sys::raise_event(stopped_.get());

@@ -58,7 +58,7 @@ TEST(OverExec, SignalsWhomTheNumbersNameAndNobodyByAForgedOne) {
   for (const StopCase& each : cases) {
     ScriptedGuest guest;
     if (!each.announced) guest.launcher = finished("casemate-tools: session, almost\n");
-    guest.options.timeout = std::chrono::milliseconds(5);
+    guest.options.timeout = std::chrono::milliseconds(100);
     guest.step = [&](ScriptedGuest& program) {
       if (each.pid) program.record(*each.pid, each.session);
     };
@@ -72,14 +72,14 @@ TEST(OverExec, SignalsWhomTheNumbersNameAndNobodyByAForgedOne) {
 TEST(OverExec, AKillThatFailsWasRefused) {
   ScriptedGuest guest;
   guest.kill = finished("", 1);
-  guest.options.timeout = std::chrono::milliseconds(5);
+  guest.options.timeout = std::chrono::milliseconds(100);
   guest.step = [](ScriptedGuest& program) { program.record("12"); };
   EXPECT_EQ(guest.run().stop, (ProgramStop{StopSignal::refused, StopReach::nothing}));
 }
 
 TEST(OverExec, NumbersThatCannotBeLookedForAreUnknown) {
   ScriptedGuest guest;
-  guest.options.timeout = std::chrono::milliseconds(5);
+  guest.options.timeout = std::chrono::milliseconds(100);
   guest.before = [&](Operation, std::string_view path) {
     if (path == guest.layout().pid()) throw SandboxUnavailable("gone");
   };

@@ -454,7 +454,7 @@ TEST(OverExec, ATimeoutBeforeTheStartIsKnownToHaveLeftNothing) {
 
 TEST(OverExec, ATimeoutIsAnOutcomeThatKeepsWhatWasPrinted) {
   ScriptedGuest guest;
-  guest.options.timeout = std::chrono::milliseconds(50);
+  guest.options.timeout = std::chrono::milliseconds(500);
   guest.step = [](ScriptedGuest& program) {
     program.print("so far\n", "a warning\n");
     program.record("4711", "4710");
@@ -475,7 +475,7 @@ TEST(OverExec, ATimeoutIsAnOutcomeThatKeepsWhatWasPrinted) {
 TEST(OverExec, ATimeoutDoesNotWaitForAFunction) {
   Gate gate;
   ScriptedGuest guest;
-  guest.options.timeout = std::chrono::milliseconds(50);
+  guest.options.timeout = std::chrono::milliseconds(500);
   guest.registry = registry_of({tool_of("echo", [&](const auto&, const auto&) {
     gate.pass();
     return boost::json::value();
@@ -558,7 +558,7 @@ TEST(OverExec, TheCallersOwnDeadlineIsTheProviders) {
   ScriptedGuest guest;
   guest.step = [](ScriptedGuest& program) { program.record("4711"); };
   expect_refusal<SandboxTimeout>([&] {
-    guest.run({.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(20)});
+    guest.run({.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(500)});
   });
   EXPECT_EQ(guest.kills().size(), 1U);
   EXPECT_TRUE(guest.cleaned_up());

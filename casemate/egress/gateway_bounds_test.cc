@@ -147,7 +147,7 @@ TEST_F(Gateway, NoTunnelGetsOlderThanItMay) {
     while (stream.send(std::string(1000, 'x'))) {
     }
   });
-  options_.max_age = 50ms;
+  options_.max_age = 500ms;
   allow(fmt::format("a.test:{}", origin.port()));
   serve();
   const Door client = door();

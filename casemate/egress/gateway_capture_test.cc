@@ -66,7 +66,7 @@ TEST(GatewayCapture, NothingLeavesButWhatIsAllowedAndNoNameIsAskedButListedOnes)
 TEST(GatewayCapture, NoNameIsAskedForBelowTheHostsOwnDomains) {
   if (!OwnNetwork::why_not().empty()) GTEST_SKIP() << OwnNetwork::why_not();
   OwnNetwork::write_resolv_conf(
-      "nameserver 127.0.0.1\nsearch corp.test\noptions timeout:1 attempts:1 ndots:5\n");
+      "nameserver 127.0.0.1\nsearch corp.test\noptions timeout:10 attempts:1 ndots:5\n");
   const NameServer names(
       {{"gone.test.corp.test", kPublicIpv4}, {"intranet.corp.test", kPublicIpv4}});
   EgressOptions options;

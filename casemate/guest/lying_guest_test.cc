@@ -426,6 +426,7 @@ TEST_F(LyingGuest, EX_07_ALostGuestLeavesWhatTheProgramHadPrinted) {
   expect_output([&] { run_against(said + framed(FrameType::ended, "a lie")); });
   ExecRequest request;
   request.timeout = 10ms;
+  parts_.timing.backstop = 1s;
   expect_output([&] { run_against(said, request); });
   request.timeout.reset();
   request.capture_bytes = 1;
@@ -768,7 +769,7 @@ TEST_F(LyingFileServer, ASnapshotIsStoppedThoughTheGuestNeverPauses) {
   control.stop = source.get_token();
   EXPECT_THROW(archive([&] { source.request_stop(); }), SandboxCancelled);
   EXPECT_EQ(pieces, 1);
-  control = {.deadline = Clock::now() + 200ms, .stop = {}};
+  control = {.deadline = Clock::now() + 1s, .stop = {}};
   EXPECT_THROW(archive([&] { std::this_thread::sleep_until(*control.deadline); }), SandboxTimeout);
   EXPECT_EQ(pieces, 1);
 
@@ -809,7 +810,7 @@ TEST_F(LyingFileServer, UnpackingIsAnsweredOnceAndInPlace) {
 }
 
 TEST_F(LyingFileServer, SilenceEndsByTheHostsClockAndTheNextOperationStartsAnew) {
-  parts_.timing.silence = 50ms;
+  parts_.timing.silence = 500ms;
   const std::unique_ptr<Call> call = open_with("\x01\0"s);
   EXPECT_THROW(call->stat_file("f", "/w", {}), SandboxTimeout);
   CallControl control;

@@ -355,7 +355,7 @@ TEST_F(HttpFrontTest, EndingASessionStopsItsCallsAndEndsItsConversation) {
 }
 
 TEST_F(HttpFrontTest, ASessionThatNobodyUsesEndsAndOneWithAStreamDoesNot) {
-  start({.session_idle = 1ms, .resume_within = 1ms});
+  start({.session_idle = 1s, .resume_within = 1ms});
   const std::string held = open();
   TestClient listening = client();
   ASSERT_TRUE(listening.send(get(held)));

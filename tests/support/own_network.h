@@ -57,7 +57,7 @@ class OwnNetwork : public ::testing::Environment {
   }
 
   static constexpr const char* kResolvConf =
-      "nameserver 127.0.0.1\nsearch .\noptions timeout:1 attempts:1\n";
+      "nameserver 127.0.0.1\nsearch .\noptions timeout:10 attempts:1\n";
   // In place of this program's own; only in the network.
   static void write_resolv_conf(const std::string& text) {
     const sys::UniqueFd file(open("/etc/resolv.conf", O_WRONLY | O_TRUNC | O_CLOEXEC));

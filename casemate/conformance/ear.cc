@@ -23,7 +23,7 @@ namespace {
 using Way = Ear::Way;
 
 constexpr std::string_view kOwn = "casemate: from the host itself";
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kPatience{15};
 
 bool is_udp(Way way) { return way != Way::tcp_ipv6; }
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kAnswer =
     "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 constexpr std::size_t kMostRequest = 16 * 1024;
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kPatience{15};
 
 }  // namespace
 

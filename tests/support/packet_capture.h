@@ -28,6 +28,12 @@ class PacketCapture {
   // Throws `std::system_error`; EPERM without the right to see packets.
   PacketCapture() : socket_(socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(ETH_P_ALL))) {
     if (!socket_) sys::throw_errno("socket(AF_PACKET)");
+    // Room for what comes until a test reads it, at its end; as much as anybody may have where this
+    // program has no right to more.
+    const int room = 8 << 20;
+    if (setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room) != 0) {
+      setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    }
     sockaddr_ll at{};
     at.sll_family = AF_PACKET;
     at.sll_protocol = htons(ETH_P_ALL);

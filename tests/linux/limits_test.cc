@@ -412,14 +412,14 @@ TEST_F(LinuxLimits, TheShareOfAProcessorHolds) {
 }
 
 TEST_F(LinuxLimits, TheTimeoutIsKeptAndWhatWasPrintedToo) {
-  ExecRequest request = python("import time; print('step 1'); time.sleep(60)");
-  request.timeout = 700ms;
+  ExecRequest request = shell("echo step 1; exec sleep 60");
+  request.timeout = 1s;
   const ExecResult result = limited({})->exec(request, {});
   EXPECT_EQ(result.outcome, Outcome::timed_out);
   EXPECT_EQ(result.limit, Limit::time);
   EXPECT_EQ(result.stdout, "step 1\n");
-  EXPECT_GE(result.wall, 700ms);
-  EXPECT_LT(result.wall, 3s);
+  EXPECT_GE(result.wall, 1s);
+  EXPECT_LT(result.wall, 20s);
   EXPECT_TRUE(result.stopped_known);
 }
 

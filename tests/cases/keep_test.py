@@ -19,7 +19,9 @@ class Kept(Case):
         return self.run_argv([str(PROGRAM), *map(str, words)], **how)
 
     def keep(self, program, thread="t", *options):
-        return self.run_json(program, "--keep", "--thread", thread, *options)
+        result = self.run_json(program, "--keep", "--thread", thread, *options)
+        self.assertEqual(result.status, 0, result)  # one that failed for our reasons is not kept
+        return result
 
     def listed(self, *options):
         result = self.verb("ls", "--json", *options)

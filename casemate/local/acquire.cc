@@ -47,7 +47,7 @@ std::shared_ptr<Sandbox> LocalSandboxes::acquire(const SandboxKey& key, const Sa
   check_control(control);
   engine_->get_ready(control);
   check_servable(spec, declarations(), groups().missing);
-  const std::string digest = identity_digest(key, spec.kind);
+  const std::string digest = sandbox_name(key, spec.kind);
   const ImageChoice image = choose_image(spec, images_, engine_->build(), control);
   const std::string& fingerprint = image.fingerprint;
   // Held by this process, so nobody else had reason to make or replace it: no lock and no file.
@@ -114,7 +114,7 @@ std::shared_ptr<Sandbox> LocalSandboxes::attach(const SandboxKey& key, std::stri
                                                 const CallControl& control) {
   check_key(key);
   check_control(control);
-  const std::string digest = identity_digest(key, kind);
+  const std::string digest = sandbox_name(key, kind);
   if (const auto held = held_.find(digest)) return hand_out(held, /*reused=*/true);
   const std::shared_ptr<const StateDirectory> kept = state();
   const StateDirectory& found = *kept;

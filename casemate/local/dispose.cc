@@ -28,14 +28,16 @@ constexpr std::chrono::seconds kLockPatience{30};
 
 }  // namespace
 
-int LocalSandboxes::dispose_where(const std::function<bool(const Record&)>& wanted) noexcept {
+int LocalSandboxes::dispose_where(
+    const std::function<bool(const Record&)>& wanted,
+    const std::function<bool(std::string_view name)>& may_be) noexcept {
   int ended = 0;
   if (!has_state()) return ended;
   try {
     const std::shared_ptr<const StateDirectory> kept = state();
     const StateDirectory& found = *kept;
     for (const std::string& digest : sys::list_directory_at(found.sandboxes(), ".")) {
-      if (end_wanted(digest, wanted)) ++ended;
+      if ((!may_be || may_be(digest)) && end_wanted(digest, wanted)) ++ended;
     }
     held_.drop_dead();
     sweep(/*everything=*/false);
@@ -43,6 +45,22 @@ int LocalSandboxes::dispose_where(const std::function<bool(const Record&)>& want
     log(LogLevel::warning, fmt::format("ending sandboxes: {}", error.what()));
   }
   return ended;
+}
+
+int LocalSandboxes::dispose_of(std::string_view scope, std::string_view thread_id,
+                               const std::function<bool(const Record&)>& wanted) noexcept {
+  return dispose_where(wanted,
+                       [&](std::string_view name) { return may_be_of(scope, thread_id, name); });
+}
+
+bool LocalSandboxes::dispose_id(std::string_view id) noexcept {
+  const auto wanted = [&](const Record& record) { return record.id == id; };
+  // No other has the id of one that is held here.
+  const std::string held = held_.name_of(id);
+  if (!held.empty() && dispose_where(wanted, [&](std::string_view name) { return name == held; })) {
+    return true;
+  }
+  return dispose_where(wanted) > 0;
 }
 
 // Whether it was wanted and lived. A failure is this sandbox's alone: the others of a conversation

@@ -45,6 +45,14 @@ std::shared_ptr<const HeldSandbox> HeldSandboxes::take(const std::string& digest
   return taken;
 }
 
+std::string HeldSandboxes::name_of(std::string_view id) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, sandbox] : by_digest_) {
+    if (sandbox->record.id == id) return name;
+  }
+  return {};
+}
+
 void HeldSandboxes::drop_dead() {
   // Destroyed, last, without the lock.
   std::vector<std::shared_ptr<const HeldSandbox>> dead;

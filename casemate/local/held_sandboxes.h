@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "casemate/guest/ready_call.h"
 #include "casemate/local/state_directory.h"
@@ -63,6 +64,9 @@ class HeldSandboxes {
   // Takes the entry out if it is the sandbox of that id, else null. As long as the caller keeps it,
   // the lease does not end the sandbox.
   std::shared_ptr<const HeldSandbox> take(const std::string& digest, const std::string& id);
+
+  // What the sandbox of that id is held under; empty when it is not held here.
+  std::string name_of(std::string_view id);
 
   // Forgets every dead one: disposed by another process, or killed.
   void drop_dead();

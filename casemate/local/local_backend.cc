@@ -158,7 +158,7 @@ std::shared_ptr<Sandbox> LocalBackend::acquire(const SandboxKey& key, const Sand
 // Snapshots last: one that is being taken of a sandbox has its file before that can be ended.
 int LocalBackend::dispose(const SandboxKey& key) noexcept {
   const auto wanted = [&](const Record& record) { return record.key == key; };
-  const int ended = sandboxes_->dispose_where(wanted);
+  const int ended = sandboxes_->dispose_of(key.scope, key.thread_id, wanted);
   sandboxes_->dispose_snapshots_where(wanted);
   return ended;
 }
@@ -168,7 +168,7 @@ int LocalBackend::dispose_scope(std::string_view scope, std::string_view thread_
   const auto wanted = [&](const Record& record) {
     return !scope.empty() && record.key.scope == scope && record.key.thread_id == thread_id;
   };
-  const int ended = sandboxes_->dispose_where(wanted);
+  const int ended = sandboxes_->dispose_of(scope, thread_id, wanted);
   sandboxes_->dispose_snapshots_where(wanted);
   return ended;
 }
@@ -181,7 +181,8 @@ BackendProbe LocalBackend::probe() {
   try {
     const SandboxKey key{"casemate probe", random_hex(8), "default"};
     acquire(key, spec, {});
-    sandboxes_->dispose_where([&](const Record& record) { return record.key == key; });
+    sandboxes_->dispose_of(key.scope, key.thread_id,
+                           [&](const Record& record) { return record.key == key; });
     return {.available = true,
             .reason = "",
             .engine = fmt::format("{}, {}", sandboxes_->engine().text(), sandboxes_->identity())};
@@ -204,9 +205,7 @@ std::shared_ptr<Sandbox> LocalBackend::attach(const SandboxKey& key, std::string
   return as_provider(sandboxes_->engine(), [&] { return sandboxes_->attach(key, kind, control); });
 }
 
-bool LocalBackend::dispose_id(std::string_view id) noexcept {
-  return sandboxes_->dispose_where([&](const Record& record) { return record.id == id; }) > 0;
-}
+bool LocalBackend::dispose_id(std::string_view id) noexcept { return sandboxes_->dispose_id(id); }
 
 SandboxSnapshot LocalBackend::snapshot(const SandboxKey& key, std::string_view kind,
                                        const CallControl& control) {

@@ -40,8 +40,13 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   std::shared_ptr<Sandbox> attach(const SandboxKey& key, std::string_view kind,
                                   const CallControl& control);
   std::vector<SandboxRecord> list();
-  // Ends every sandbox whose record is wanted. Returns how many lived.
-  int dispose_where(const std::function<bool(const Record&)>& wanted) noexcept;
+  // Ends every sandbox whose record is wanted. Returns how many lived. Records cost more than
+  // names: of those that cannot be meant by what they are called none is read.
+  int dispose_where(const std::function<bool(const Record&)>& wanted,
+                    const std::function<bool(std::string_view name)>& may_be = {}) noexcept;
+  int dispose_of(std::string_view scope, std::string_view thread_id,
+                 const std::function<bool(const Record&)>& wanted) noexcept;
+  bool dispose_id(std::string_view id) noexcept;
   SandboxSnapshot snapshot(const SandboxKey& key, std::string_view kind,
                            const CallControl& control);
   std::shared_ptr<Sandbox> restore(const SandboxKey& key, const SandboxSpec& spec,

@@ -115,7 +115,7 @@ SandboxSnapshot LocalSandboxes::snapshot(const SandboxKey& key, std::string_view
   sweep(/*everything=*/false);
   return within_patience(control, [&](const CallControl& bounded) {
     try {
-      Taking taking = begin_taking(identity_digest(key, kind), kind, bounded);
+      Taking taking = begin_taking(sandbox_name(key, kind), kind, bounded);
       const Record& record = taking.held->record;
       const auto call = open_own_call(taking.held, WayOut::none, bounded);
       call->archive(
@@ -165,7 +165,7 @@ std::shared_ptr<Sandbox> LocalSandboxes::restore(const SandboxKey& key, const Sa
         "restore it with the spec that the sandbox was acquired with, or take another");
   }
   keeper_.start_ahead();
-  const std::string digest = identity_digest(key, spec.kind);
+  const std::string digest = sandbox_name(key, spec.kind);
   // Had once the new one is whole: how long that takes is the guest's choice.
   std::optional<FileLock> lock;
   return within_patience(control, [&](const CallControl& bounded) {

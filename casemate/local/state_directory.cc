@@ -357,8 +357,28 @@ bool StateDirectory::is_there() const noexcept {
   return true;
 }
 
-std::string lock_name(std::string_view digest) {
-  return std::string(digest.substr(0, kLockDigits)) + ".lock";
+namespace {
+
+constexpr std::size_t kConversationDigits = 8;
+constexpr std::size_t kNameDigits = 32;
+
+std::string digits_of(std::string_view scope, std::string_view thread_id) {
+  return sha256_hex(fmt::format("{}:{}{}:{}", scope.size(), scope, thread_id.size(), thread_id))
+      .substr(0, kConversationDigits);
+}
+
+}  // namespace
+
+std::string sandbox_name(const SandboxKey& key, std::string_view kind) {
+  return digits_of(key.scope, key.thread_id) + identity_digest(key, kind);
+}
+
+bool may_be_of(std::string_view scope, std::string_view thread_id, std::string_view name) {
+  return name.size() != kNameDigits || name.starts_with(digits_of(scope, thread_id));
+}
+
+std::string lock_name(std::string_view name) {
+  return std::string(name.substr(name.size() - std::min(name.size(), kLockDigits))) + ".lock";
 }
 
 std::string new_sandbox_id() { return random_hex(8); }

@@ -145,10 +145,18 @@ class StateDirectory {
   sys::UniqueFd snapshots_;
 };
 
-// The name of the lock that goes with a digest. Keys that share one wait for each other, a few
-// milliseconds and rarely.
+// What a key's sandbox is called in the state: `identity_digest`, and before it some digits that
+// all sandboxes of a conversation have, so that one of a thousand is found without reading as many
+// records.
+std::string sandbox_name(const SandboxKey& key, std::string_view kind);
+// Whether a sandbox of that conversation may be called so: its record has to be asked then. Another
+// build may have given other names.
+bool may_be_of(std::string_view scope, std::string_view thread_id, std::string_view name);
+
+// The lock that goes with such a name. Keys that share one wait for each other, a few milliseconds
+// and rarely.
 inline constexpr std::size_t kLockDigits = 3;
-std::string lock_name(std::string_view digest);
+std::string lock_name(std::string_view name);
 // The lock that is held, shared, while something is in `new/`.
 inline constexpr char kNewLock[] = "new.lock";
 

@@ -190,8 +190,27 @@ TEST_F(StateDirectoryTest, OneHolderOfAnExclusiveLockAndManyOfASharedOne) {
 }
 
 TEST(StateLocks, AreFewAndTheSameForEveryProcess) {
-  EXPECT_EQ(lock_name("00f1aaaa"), "00f.lock");
-  EXPECT_EQ(lock_name("00f2bbbb"), "00f.lock");
+  EXPECT_EQ(lock_name("aaaa00f1"), "0f1.lock");
+  EXPECT_EQ(lock_name("bbbb00f1"), "0f1.lock");
+  EXPECT_EQ(lock_name("f1"), "f1.lock");
+}
+
+TEST(SandboxNames, TellConversationsApartAndNothingElseOfAKey) {
+  const SandboxKey key{"scope", "thread", "agent"};
+  const std::string name = sandbox_name(key, "kind");
+  EXPECT_EQ(name.size(), 32U);
+  std::set<std::string> names{name};
+  for (const SandboxKey& other :
+       {SandboxKey{"scope", "thread", "another"}, SandboxKey{"scope", "another", "agent"},
+        SandboxKey{"another", "thread", "agent"}}) {
+    names.insert(sandbox_name(other, "kind"));
+    EXPECT_EQ(may_be_of("scope", "thread", sandbox_name(other, "kind")),
+              other.scope == key.scope && other.thread_id == key.thread_id);
+  }
+  names.insert(sandbox_name(key, "another"));
+  EXPECT_TRUE(may_be_of("scope", "thread", sandbox_name(key, "another")));
+  EXPECT_EQ(names.size(), 5U);
+  EXPECT_TRUE(may_be_of("scope", "thread", identity_digest(key, "kind"))) << "of another build";
 }
 
 TEST_F(StateDirectoryTest, HowLongOneIsIdleIsCountedByAClockThatNobodySets) {

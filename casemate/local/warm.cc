@@ -59,7 +59,7 @@ WarmStock::Ready LocalSandboxes::make_ready(const std::stop_token& stop) {
   spec.keep_idle = {};
   spec.labels.clear();
   const SandboxKey key{kPoolScope, random_hex(8), "default"};
-  std::string digest = identity_digest(key, spec.kind);
+  std::string digest = sandbox_name(key, spec.kind);
   // As long as it takes: an import is the one thing here that is not over in an instant.
   const ImageChoice image = choose_image(spec, images_, engine_->build(), control);
   {

@@ -148,8 +148,8 @@ TEST_F(LinuxLifecycle, ASandboxThatCannotBeEndedDoesNotKeepTheOthersOfItsScope) 
   other.kind = "another";
   const auto stuck = acquire(key(), spec());
   const auto good = acquire(key(), other);
-  const std::string digest = identity_digest(key(), "test");
-  const fs::path lock = state() / "locks" / local::lock_name(digest);
+  const std::string name = local::sandbox_name(key(), "test");
+  const fs::path lock = state() / "locks" / local::lock_name(name);
   fs::rename(lock, state() / "kept");
   fs::create_directory(lock);
   EXPECT_EQ(watched->dispose_scope("scope", "thread"), 1);

@@ -460,7 +460,7 @@ TEST_F(LinuxSnapshots, AreWholeInTheirSandboxBeforeItsKeyIsLocked) {
   output(shell("echo x > /workspace/file"));
   const std::string id = backend().snapshot(key(), spec().kind, {}).id;
   const sys::UniqueFd locks(open((state() / "locks").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const std::string name = local::lock_name(identity_digest(key("twin"), spec().kind));
+  const std::string name = local::lock_name(local::sandbox_name(key("twin"), spec().kind));
   auto lock = local::FileLock::attempt(locks.get(), name, local::FileLock::Kind::exclusive);
   ASSERT_TRUE(lock);
   auto restored = in_another_thread([&] { restore("twin", id); });
@@ -476,7 +476,7 @@ TEST_F(LinuxSnapshots, ThatDieBeforeTheyTakeAPlaceLeaveWhoHadIt) {
   const std::string id = backend().snapshot(key(), spec().kind, {}).id;
   const auto twin = acquire(key("twin"), spec());
   const sys::UniqueFd locks(open((state() / "locks").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const std::string name = local::lock_name(identity_digest(key("twin"), spec().kind));
+  const std::string name = local::lock_name(local::sandbox_name(key("twin"), spec().kind));
   auto lock = local::FileLock::attempt(locks.get(), name, local::FileLock::Kind::exclusive);
   ASSERT_TRUE(lock);
   auto restored = in_another_thread([&] { restore("twin", id); });

@@ -1,11 +1,17 @@
 #include "apps/casemate/refusal.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <system_error>
 #include <utility>
 
 #include "apps/casemate/console.h"
 #include "casemate/kinds/codeact/run_json.h"
+#include "casemate/local/diagnosis.h"
+#include "casemate/local/keeper_client.h"
+#include "casemate/tool/refusals.h"
 #include "casemate/transfer/artifact_name.h"
 
 namespace casemate::app {
@@ -55,6 +61,12 @@ constexpr auto kSetHere = std::to_array<std::pair<std::string_view, std::string_
     {"DockerBackendOptions::pull", "pull in [backends.docker] of casemate.toml"},
 });
 
+std::string hint_of_machine(const std::system_error& failure) {
+  const std::string hint =
+      local::remedy_for(failure.what(), failure.code().value(), local::look_at_host()).hint;
+  return hint.empty() ? local::provider_hint(failure) : hint;
+}
+
 }  // namespace
 
 std::string options_named_here(std::string text) {
@@ -81,8 +93,14 @@ std::string hint_in_options(std::string_view code, std::string_view hint) {
 
 Reworded in_words_of_the_command_line(const std::exception& failure) {
   const auto* refusal = dynamic_cast<const SandboxError*>(&failure);
+  if (const auto* refused = dynamic_cast<const std::system_error*>(&failure)) {
+    return {std::string(failure_code(failure)),
+            fmt::format("this machine refused a step: {}", refused->what()),
+            options_named_here(hint_of_machine(*refused))};
+  }
   if (refusal == nullptr) {
-    return {"InternalError", failure.what(), "run again with -v and report what it says"};
+    return {std::string(failure_code(failure)), failure.what(),
+            "run again with -v and report what it says"};
   }
   // A name that was refused is kept from models; the operator may see it, escaped.
   const auto* name = dynamic_cast<const ArtifactNameRefused*>(refusal);

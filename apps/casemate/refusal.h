@@ -38,7 +38,8 @@ class Reworded final : public SandboxError {
   std::shared_ptr<const CodeactRun> lost_run_;
 };
 
-// What is not one of the library's refusals has the code "InternalError".
+// What is not one of the library's refusals has the code of `failure_code`: a step that this
+// machine refused is named with it, everything else is "InternalError".
 Reworded in_words_of_the_command_line(const std::exception& failure);
 
 // `casemate: error: CODE: what; what to do` on standard error and, for JSON, the object of a

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <functional>
 #include <stdexcept>
+#include <system_error>
 
 #include "casemate/core/errors.h"
 #include "casemate/transfer/artifact_name.h"
@@ -73,6 +75,14 @@ TEST(RefusalReport, NamesWhatIsNoneOfOurs) {
   const Reworded refusal = in_words_of_the_command_line(std::runtime_error("broken"));
   EXPECT_EQ(refusal.code(), "InternalError");
   EXPECT_EQ(refusal.message(), "broken");
+}
+
+TEST(RefusalReport, NamesAStepThatThisMachineRefused) {
+  const Reworded refusal =
+      in_words_of_the_command_line(std::system_error(EMFILE, std::generic_category(), "eventfd"));
+  EXPECT_EQ(refusal.code(), "SandboxUnavailable");
+  EXPECT_THAT(refusal.message(), HasSubstr("eventfd: Too many open files"));
+  EXPECT_THAT(refusal.hint(), HasSubstr("ulimit -n"));
 }
 
 // EX-07

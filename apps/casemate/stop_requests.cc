@@ -11,6 +11,7 @@
 #include "apps/casemate/console.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/poll.h"
+#include "casemate/sys/thread.h"
 
 namespace casemate::app {
 
@@ -46,7 +47,10 @@ StopRequests::StopRequests() : finished_(sys::make_event()) {
   }
   signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) sys::throw_errno("signalfd");
-  waiter_ = std::thread([this] { wait_for_requests(); });
+  // What the thread will wait by, tried where a refusal can still be told.
+  pollfd entry{.fd = finished_.get(), .events = POLLIN, .revents = 0};
+  sys::poll_until({&entry, 1}, sys::SteadyTime{});
+  waiter_ = sys::start_thread([this] { wait_for_requests(); });
 }
 
 StopRequests::~StopRequests() {

@@ -21,6 +21,7 @@
 #include "casemate/sys/poll.h"
 #include "casemate/sys/signals.h"
 #include "casemate/sys/socket.h"
+#include "casemate/sys/thread.h"
 
 namespace casemate {
 namespace {
@@ -100,7 +101,7 @@ class EgressGateway::Loop {
     sys::start_listening(listening_.get());
     watch(listening_.get(), kListening, EPOLLIN);
     const sys::SignalsBlocked blocked;
-    thread_ = std::thread([this] { run(); });
+    thread_ = sys::start_thread([this] { run(); });
   }
 
   void close() noexcept {

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "casemate/sys/signals.h"
+#include "casemate/sys/thread.h"
 
 namespace casemate {
 namespace {
@@ -148,7 +149,7 @@ bool ResolverPool::resolve(std::string name, Done done) {
   if (state_->jobs.size() > state_->idle && state_->threads < kMaxResolverThreads) {
     try {
       const sys::SignalsBlocked blocked;
-      std::thread([state = state_] { State::serve(state); }).detach();
+      sys::start_thread([state = state_] { State::serve(state); }).detach();
       ++state_->threads;
     } catch (const std::system_error&) {
       if (state_->threads == 0) {

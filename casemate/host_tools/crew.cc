@@ -15,6 +15,7 @@
 #include "casemate/sys/deadline.h"
 #include "casemate/sys/epoll.h"
 #include "casemate/sys/signals.h"
+#include "casemate/sys/thread.h"
 
 namespace casemate {
 namespace {
@@ -50,7 +51,7 @@ struct Crew::State : std::enable_shared_from_this<Crew::State> {
   // With `mutex` held.
   void start_thread() {
     const sys::SignalsBlocked blocked;
-    std::thread([self = shared_from_this()] { self->serve(); }).detach();
+    sys::start_thread([self = shared_from_this()] { self->serve(); }).detach();
     ++threads;
   }
 

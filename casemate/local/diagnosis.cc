@@ -69,20 +69,27 @@ Remedy as_root(std::string_view what, std::string command) {
   return {.hint = fmt::format("{}; as root: {}", what, command), .command = std::move(command)};
 }
 
-// What an engine hides and filters, given up for one container. `options` are docker's.
-Remedy start_container_with(const HostFacts& facts, std::string_view what) {
-  std::string docker = "docker run --security-opt systempaths=unconfined";
-  std::string podman = "podman run --security-opt unmask=ALL";
+// What of an engine's own walls is in the way of ours.
+enum class GivenUp { filter, filter_and_covers };
+
+// No command: the container is started anew, by a line that only its owner knows.
+Remedy start_container_with(const HostFacts& facts, std::string_view what, GivenUp given_up) {
+  std::string docker = "docker run";
+  std::string podman = "podman run";
+  if (given_up == GivenUp::filter_and_covers) {
+    docker += " --security-opt systempaths=unconfined";
+    podman += " --security-opt unmask=ALL";
+  }
   if (facts.filtered) {
     docker += " --security-opt seccomp=unconfined";
     podman += " --security-opt seccomp=unconfined";
   }
-  if (!facts.profile.empty()) {
+  if (given_up == GivenUp::filter_and_covers && !facts.profile.empty()) {
     docker += " --security-opt apparmor=unconfined";
     podman += " --security-opt apparmor=unconfined";
   }
   return {.hint = fmt::format("{}; start the container with {}, or {}", what, docker, podman),
-          .command = facts.container == "podman" ? podman : docker};
+          .command = ""};
 }
 
 // Namespaces of the kinds of which there may be no more.
@@ -96,6 +103,20 @@ Remedy raise_namespace_bounds(const HostFacts& facts) {
                  fmt::format("sysctl -w {}=100000", kNamespaceSettings[0]));
 }
 
+// Of steps that ask for no privilege.
+Remedy lift_filter(const HostFacts& facts) {
+  if (!facts.container.empty()) {
+    return start_container_with(facts,
+                                "a filter of system calls refuses that, the container's engine's "
+                                "for one (a newer engine knows the calls of newer kernels)",
+                                GivenUp::filter);
+  }
+  return {.hint =
+              "whoever started this process filters its system calls (Seccomp in "
+              "/proc/self/status); a systemd unit by SystemCallFilter= or RestrictNamespaces=",
+          .command = ""};
+}
+
 // A user namespace, or the capabilities in it, refused.
 Remedy allow_user_namespaces(const HostFacts& facts, int error) {
   if (facts.setting_is(kAppArmorSetting, "1")) {
@@ -107,15 +128,10 @@ Remedy allow_user_namespaces(const HostFacts& facts, int error) {
                    fmt::format("sysctl -w {}=1", kCloneSetting));
   }
   if (facts.filtered && !facts.container.empty()) {
-    return start_container_with(facts, "the container's engine keeps namespaces from programs");
+    return start_container_with(facts, "the container's engine keeps namespaces from programs",
+                                GivenUp::filter_and_covers);
   }
-  if (facts.filtered) {
-    return {.hint =
-                "whoever started this process filters its system calls (Seccomp in "
-                "/proc/self/status); a systemd unit by SystemCallFilter= or "
-                "RestrictNamespaces=",
-            .command = ""};
-  }
+  if (facts.filtered) return lift_filter(facts);
   if (error == EINVAL || error == ENOSYS) {
     return {
         .hint = "sandboxes of this machine need Linux 5.12 or newer with every kind of namespace",
@@ -135,7 +151,8 @@ Remedy uncover_proc(const HostFacts& facts) {
       facts.covered.begin(), facts.covered.end(),
       [](const std::string& path) { return path == "/proc/kcore" || path == "/proc/sys"; });
   if (by_engine && !facts.container.empty()) {
-    return start_container_with(facts, "the container's engine hides parts of /proc");
+    return start_container_with(facts, "the container's engine hides parts of /proc",
+                                GivenUp::filter_and_covers);
   }
   if (facts.covered.empty()) {
     return {.hint =
@@ -154,6 +171,34 @@ Remedy uncover_proc(const HostFacts& facts) {
 bool begins(std::string_view text, std::initializer_list<std::string_view> beginnings) {
   return std::any_of(beginnings.begin(), beginnings.end(),
                      [&](std::string_view beginning) { return text.starts_with(beginning); });
+}
+
+// What only who is root of a user namespace may do.
+bool needs_namespaces(std::string_view failure) {
+  return begins(failure, {"making a user namespace",
+                          "making a mount namespace",
+                          "making a network namespace",
+                          "cloning a process",
+                          "writing /proc/",
+                          "writing \"",
+                          "becoming ",
+                          "dropping groups",
+                          "naming the sandbox",
+                          "raising the loopback interface",
+                          "opening a socket for the loopback interface",
+                          "creating a ",
+                          "mounting ",
+                          "setting ",
+                          "restricting a mount",
+                          "cloning the mounts",
+                          "detaching ",
+                          "sharing ",
+                          "making private",
+                          "making the mounts",
+                          "making mounts private",
+                          "entering the new root",
+                          "replacing the root",
+                          "giving away "});
 }
 
 }  // namespace
@@ -246,10 +291,11 @@ Remedy remedy_for(std::string_view failure, int error, const HostFacts& facts) {
   if (begins(failure, {"mapping user ids"})) {
     return {.hint = "the range of /etc/subuid could not be used", .command = ""};
   }
-  if (error == EPERM || error == EACCES || error == ENOSYS || error == EINVAL) {
+  const bool refused = error == EPERM || error == EACCES || error == ENOSYS;
+  if (needs_namespaces(failure) && (refused || error == EINVAL)) {
     return allow_user_namespaces(facts, error);
   }
-  return {};
+  return refused && facts.filtered ? lift_filter(facts) : Remedy();
 }
 
 }  // namespace casemate::local

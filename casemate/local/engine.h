@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,6 +52,10 @@ class Engine {
   // Whether its keeper makes several sandboxes at a time, so that one that hangs as it starts holds
   // up no other. Never changes.
   virtual bool starts_side_by_side() const { return true; }
+
+  // For how long its keeper may say nothing to anybody while a sandbox is asked for, before it is
+  // taken for broken: longer than a start may take. Never changes.
+  virtual std::chrono::seconds keeper_silence() const { return std::chrono::seconds(30); }
 
   // Beside the spec, what a sandbox is made with; another one replaces an idle sandbox.
   virtual std::string build() const = 0;

@@ -180,7 +180,8 @@ std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const
         throw SandboxUnavailable(fmt::format("the keeper of sandboxes ended: {}", error.what()));
       }
     } catch (const SandboxError&) {
-      give_up_to(*keeper, request.number);
+      // One that says nothing to that either is of no more use to anybody.
+      if (!give_up_to(*keeper, request.number)) forget(keeper);
       throw;
     }
   }
@@ -238,7 +239,7 @@ void KeeperClient::start_if_needed() {
     reap_launcher();
     launcher_ = plan.start(socket.get(), program.get(), arguments);
     started_with_ = std::move(arguments);
-    keeper_ = std::make_shared<KeeperConnection>(std::move(ours));
+    keeper_ = std::make_shared<KeeperConnection>(std::move(ours), silence_);
     owner_ = getpid();
   } catch (const std::system_error& error) {
     refuse("the keeper of sandboxes did not start", error.what(), error.code().value());

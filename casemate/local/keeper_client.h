@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,8 +34,10 @@ class KeeperClient {
   // Whether a sandbox is asked for while another is in the making. Where not, one that hangs holds
   // up every other.
   enum class Starts : bool { one_at_a_time, side_by_side };
-  KeeperClient(Arguments arguments, Starts starts)
-      : arguments_(std::move(arguments)), starts_(starts) {}
+  // `silence`: for so long a keeper that says nothing to anybody is believed in; longer than it may
+  // take over one sandbox.
+  KeeperClient(Arguments arguments, Starts starts, std::chrono::nanoseconds silence)
+      : arguments_(std::move(arguments)), starts_(starts), silence_(silence) {}
   ~KeeperClient();
   KeeperClient(const KeeperClient&) = delete;
   KeeperClient& operator=(const KeeperClient&) = delete;
@@ -66,6 +69,7 @@ class KeeperClient {
 
   const Arguments arguments_;
   const Starts starts_;
+  const std::chrono::nanoseconds silence_;
   std::timed_mutex making_;
   std::mutex mutex_;
   // As the keeper was started with.

@@ -18,6 +18,7 @@
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/machine/silent_machine_test.h"
+#include "casemate/local/keeper_connection.h"
 #include "casemate/sys/file.h"
 #include "casemate/sys/socket.h"
 #include "tests/support/scratch.h"
@@ -68,7 +69,7 @@ class KeeperClientTest : public testing::Test {
   std::mutex mutex_;
   std::vector<sys::UniqueFd> leases_;
   KeeperClient keeper_{[] { return std::vector<std::string>{"machine-keeper"}; },
-                       KeeperClient::Starts::side_by_side};
+                       KeeperClient::Starts::side_by_side, seconds(120)};
 };
 
 TEST_F(KeeperClientTest, AHypervisorThatHangsAsItStartsHoldsUpNobodyElse) {
@@ -120,6 +121,28 @@ TEST_F(KeeperClientTest, ManyAreMadeAndGivenUpAtATime) {
   }
   threads.clear();
   EXPECT_EQ(made, 4);
+}
+
+TEST(KeeperConnectionTest, OneThatSaysNothingIsNotWaitedForForEver) {
+  auto [ours, keepers] = sys::socket_pair(sys::SocketType::seqpacket);
+  KeeperConnection keeper(std::move(ours), std::chrono::milliseconds(1));
+  KeeperConnection::Waiting first(keeper, 1);
+  KeeperConnection::Waiting second(keeper, 2);
+  // Both, of whom one reads for the other.
+  std::jthread other([&] { EXPECT_THROW(second.receive({}), SandboxTimeout); });
+  EXPECT_THROW(first.receive({}), SandboxTimeout);
+}
+
+TEST(KeeperConnectionTest, OneThatAnswersAnybodyIsWaitedFor) {
+  auto [ours, keepers] = sys::socket_pair(sys::SocketType::seqpacket);
+  KeeperConnection keeper(std::move(ours), seconds(120));
+  KeeperConnection::Waiting one(keeper, 1);
+  guest::KeeperAnswer answer{};
+  for (const std::uint64_t number : {7, 1}) {
+    answer.number = number;
+    ASSERT_TRUE(sys::try_send_value(keepers.get(), answer));
+  }
+  EXPECT_EQ(one.receive({}).number, 1U);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 #include "casemate/local/keeper_connection.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <stop_token>
 #include <system_error>
 #include <utility>
@@ -25,18 +28,22 @@ using sys::UniqueFd;
   throw SandboxCancelled("cancelled while a sandbox was being made");
 }
 
-// Waits for the socket, the deadline or the stop.
-void wait_readable(int socket, const CallControl& control) {
+[[noreturn]] void refuse_silent(std::chrono::nanoseconds silence) {
+  throw SandboxTimeout(
+      fmt::format("the keeper of sandboxes has said nothing for {} s",
+                  std::chrono::duration_cast<std::chrono::seconds>(silence).count()));
+}
+
+// Waits for the socket, that time or the stop, which it throws.
+void wait_readable(int socket, sys::SteadyTime until, const CallControl& control) {
   // Where there is no descriptor left a sandbox can still be given up.
   UniqueFd stopped;
   if (control.stop.stop_possible()) stopped = sys::make_event();
   const std::stop_callback callback(control.stop, [&] { sys::raise_event(stopped.get()); });
   std::array<pollfd, 2> entries{pollfd{.fd = socket, .events = POLLIN, .revents = 0},
                                 pollfd{.fd = stopped.get(), .events = POLLIN, .revents = 0}};
-  const int ready = sys::poll_until(entries, control.deadline);
-  if (entries[0].revents != 0) return;
-  if (ready == 0) refuse_late();
-  refuse_stopped();
+  sys::poll_until(entries, until);
+  if (entries[0].revents == 0 && entries[1].revents != 0) refuse_stopped();
 }
 
 }  // namespace
@@ -64,6 +71,7 @@ void KeeperConnection::take_messages() {
       error_ = message.bytes == 0 ? EPIPE : EPROTO;
       return;
     }
+    heard_at_ = sys::SteadyTime::clock::now();
     answer.text[sizeof answer.text - 1] = '\0';
     if (answer.number == 0) {
       last_words_ = answer;
@@ -71,6 +79,10 @@ void KeeperConnection::take_messages() {
       found->second.push_back(answer);
     }
   }
+}
+
+sys::SteadyTime KeeperConnection::end_of_patience(sys::SteadyTime since) const {
+  return std::max(since, heard_at_) + silence_;
 }
 
 std::optional<guest::KeeperAnswer> KeeperConnection::last_words() {
@@ -93,16 +105,24 @@ KeeperConnection::Waiting::~Waiting() {
 guest::KeeperAnswer KeeperConnection::Waiting::receive(const CallControl& control) {
   std::unique_lock lock(keeper_.mutex_);
   std::deque<guest::KeeperAnswer>& answers = keeper_.answers_.at(number_);
-  while (answers.empty()) {
+  const sys::SteadyTime began = sys::SteadyTime::clock::now();
+  for (bool waited = false; answers.empty();) {
     if (keeper_.error_ != 0) sys::throw_error(keeper_.error_, "hearing from the keeper");
+    const sys::SteadyTime patience = keeper_.end_of_patience(began);
+    if (waited) {
+      if (control.stop.stop_requested()) refuse_stopped();
+      const sys::SteadyTime now = sys::SteadyTime::clock::now();
+      if (control.deadline && now >= *control.deadline) refuse_late();
+      if (now >= patience) refuse_silent(keeper_.silence_);
+    }
+    waited = true;
+    const sys::SteadyTime until = std::min(patience, control.deadline.value_or(patience));
     if (keeper_.somebody_reads_) {
       const auto changed = [&] {
         return !answers.empty() || keeper_.error_ != 0 || !keeper_.somebody_reads_;
       };
-      const auto until = control.deadline.value_or(sys::SteadyTime::max());
-      if (keeper_.heard_.wait_until(lock, control.stop, until, changed)) continue;
-      if (control.stop.stop_requested()) refuse_stopped();
-      refuse_late();
+      keeper_.heard_.wait_until(lock, control.stop, until, changed);
+      continue;
     }
     keeper_.somebody_reads_ = true;
     lock.unlock();
@@ -112,7 +132,7 @@ guest::KeeperAnswer KeeperConnection::Waiting::receive(const CallControl& contro
       keeper_.heard_.notify_all();
     };
     try {
-      wait_readable(keeper_.socket_.get(), control);
+      wait_readable(keeper_.socket_.get(), until, control);
     } catch (...) {
       done();
       throw;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -7,9 +8,11 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "casemate/core/control.h"
 #include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/sys/poll.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::local {
@@ -18,7 +21,9 @@ namespace casemate::local {
 // who wait for one, one reads for all. Thread-safe.
 class KeeperConnection {
  public:
-  explicit KeeperConnection(sys::UniqueFd socket) : socket_(std::move(socket)) {}
+  // `silence`: for so long the host believes in a keeper that says nothing to anybody.
+  KeeperConnection(sys::UniqueFd socket, std::chrono::nanoseconds silence)
+      : socket_(std::move(socket)), silence_(silence) {}
   KeeperConnection(const KeeperConnection&) = delete;
   KeeperConnection& operator=(const KeeperConnection&) = delete;
 
@@ -31,9 +36,9 @@ class KeeperConnection {
     Waiting(const Waiting&) = delete;
     Waiting& operator=(const Waiting&) = delete;
 
-    // The next. Throws `SandboxTimeout`, `SandboxCancelled`, and `std::system_error` when the
-    // keeper is gone or does not keep to the messages; what it said why it could not begin is
-    // `last_words`.
+    // The next. Throws `SandboxTimeout` (also of a keeper that is silent), `SandboxCancelled`, and
+    // `std::system_error` when the keeper is gone or does not keep to the messages; what it said
+    // why it could not begin is `last_words`.
     guest::KeeperAnswer receive(const CallControl& control);
 
    private:
@@ -48,13 +53,17 @@ class KeeperConnection {
 
  private:
   void take_messages();
+  // When nobody believes in it any more, as it is known under the lock.
+  sys::SteadyTime end_of_patience(sys::SteadyTime since) const;
 
   const sys::UniqueFd socket_;
+  const std::chrono::nanoseconds silence_;
   std::mutex mutex_;
   std::condition_variable_any heard_;
   std::map<std::uint64_t, std::deque<guest::KeeperAnswer>> answers_;
   std::optional<guest::KeeperAnswer> last_words_;
   bool somebody_reads_ = false;
+  sys::SteadyTime heard_at_{};
   bool was_reset_ = false;
   // Of its end; 0: it is there.
   int error_ = 0;

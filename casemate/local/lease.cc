@@ -20,6 +20,7 @@
 #include "casemate/sys/error.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/process.h"
+#include "casemate/sys/socket.h"
 
 namespace casemate::local {
 namespace {
@@ -34,7 +35,7 @@ bool ask_for_lease(int connection, std::optional<std::chrono::milliseconds> keep
   request.type = guest::kLeaseRequest;
   request.keep_idle_ms =
       keep_idle ? static_cast<std::uint64_t>(keep_idle->count()) : guest::kNoWish;
-  return send(connection, &request, sizeof request, MSG_NOSIGNAL) == sizeof request;
+  return sys::try_send_value(connection, request);
 }
 
 }  // namespace
@@ -80,11 +81,11 @@ pollfd lease_end(int lease) noexcept {
 
 bool lease_holds(int lease) noexcept {
   pollfd entry = lease_end(lease);
-  int ready = -1;
-  do {
-    ready = poll(&entry, 1, 0);
-  } while (ready < 0 && errno == EINTR);
-  return ready == 0;
+  try {
+    return sys::poll_until({&entry, 1}, sys::SteadyTime{}) == 0;
+  } catch (const std::system_error&) {
+    return false;
+  }
 }
 
 namespace {

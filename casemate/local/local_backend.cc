@@ -69,7 +69,8 @@ LocalSandboxes::LocalSandboxes(std::shared_ptr<Engine> engine, LocalOptions opti
       images_(options_.images),
       keeper_([engine = engine_] { return engine->keeper_arguments(); },
               engine_->starts_side_by_side() ? KeeperClient::Starts::side_by_side
-                                             : KeeperClient::Starts::one_at_a_time) {
+                                             : KeeperClient::Starts::one_at_a_time,
+              engine_->keeper_silence()) {
   if (!options_.warm_pool) return;
   check_spec(options_.warm_pool->spec);
   check_imports(options_.warm_pool->imports);

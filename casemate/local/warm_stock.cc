@@ -9,6 +9,7 @@
 
 #include "casemate/local/interpreter_mark.h"
 #include "casemate/local/lease.h"
+#include "casemate/sys/thread.h"
 
 namespace casemate::local {
 namespace {
@@ -37,7 +38,8 @@ void WarmStock::wish(Haste haste) {
   if (haste == Haste::yes) hurry_ = true;
   resting_ = false;
   if (!thread_ && owner_.is_current()) {
-    thread_ = std::make_unique<std::jthread>([this](const std::stop_token& stop) { work(stop); });
+    thread_ = std::make_unique<std::jthread>(
+        sys::start_thread<std::jthread>([this](const std::stop_token& stop) { work(stop); }));
   }
   wished_.notify_one();
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "casemate/base/digest.h"
+#include "casemate/sys/thread.h"
 
 namespace casemate::mcp {
 
@@ -25,7 +26,8 @@ std::optional<std::string> HandleRegistry::add(const std::shared_ptr<Conversatio
   }
   held_.emplace(sha256_hex(handle), Held{conversation, std::string(identity), Clock::now()});
   if (!expiry_.joinable()) {
-    expiry_ = std::jthread([this](const std::stop_token& stop) { expire(stop); });
+    expiry_ =
+        sys::start_thread<std::jthread>([this](const std::stop_token& stop) { expire(stop); });
   }
   changed_.notify_all();
   return handle;

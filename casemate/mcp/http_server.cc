@@ -14,6 +14,7 @@
 #include "casemate/mcp/http_connection.h"
 #include "casemate/mcp/http_core.h"
 #include "casemate/mcp/http_tls.h"
+#include "casemate/sys/thread.h"
 
 namespace casemate::mcp {
 namespace {
@@ -167,7 +168,7 @@ HttpServer::HttpServer(HttpServerOptions options, HttpApplication& application)
   core_->tick();
   for (const auto& acceptor : core_->acceptors) core_->accept(*acceptor);
   const SignalsBlocked blocked;
-  core_->thread = std::thread([core = core_.get()] { core->run(); });
+  core_->thread = sys::start_thread([core = core_.get()] { core->run(); });
 }
 
 void HttpServer::check(const HttpServerOptions& options) {

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,6 +32,11 @@ constexpr milliseconds kStopPatience{500};
 constexpr std::size_t kReadBytes = 64 * 1024;
 // PIPE_BUF: what a pipe that is writable takes at once.
 constexpr std::size_t kWriteBytes = 4096;
+
+bool is_socket(int descriptor) {
+  struct stat status{};
+  return fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode);
+}
 
 // The messages on their way out. Filled from any thread, emptied by the one that serves.
 class PendingOutput final : public Outlet {
@@ -192,11 +198,8 @@ class StdioClient {
 
   ssize_t write_some(std::string_view piece) {
     // A socket does not promise to take so much; it can be told not to wait.
-    if (!is_pipe_) {
-      const ssize_t sent =
-          ::send(options_.out, piece.data(), piece.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (sent >= 0 || errno != ENOTSOCK) return sent;
-      is_pipe_ = true;
+    if (is_socket_) {
+      return ::send(options_.out, piece.data(), piece.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     }
     return ::write(options_.out, piece.data(), piece.size());
   }
@@ -219,7 +222,7 @@ class StdioClient {
   LineReader lines_;
   const std::shared_ptr<PendingOutput> output_;
   const std::shared_ptr<Peer> peer_;
-  bool is_pipe_ = false;
+  const bool is_socket_ = is_socket(options_.out);
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "casemate/base/utf8.h"
+#include "casemate/sys/thread.h"
 
 namespace casemate::mcp {
 namespace {
@@ -90,7 +91,7 @@ struct WorkerPool::State : std::enable_shared_from_this<State> {
   bool see_to_it() {
     if (running + waiting_count > threads && threads < limits.max_running) {
       try {
-        std::thread([self = shared_from_this()] { self->run(); }).detach();
+        sys::start_thread([self = shared_from_this()] { self->run(); }).detach();
         ++threads;
       } catch (const std::system_error& error) {
         write_log(log, LogLevel::warning, fmt::format("no thread to be had: {}", error.what()));
@@ -211,7 +212,7 @@ void WorkerPool::post_always(Job job) noexcept {
     if (!state_->stopping || state_->threads > 0) {
       state_->housekeeping.push_back(std::move(job));
       if (state_->housekeepers == kMaxHousekeepers) return;
-      std::thread([state = state_] { state->keep_house(); }).detach();
+      sys::start_thread([state = state_] { state->keep_house(); }).detach();
       ++state_->housekeepers;
       return;
     }

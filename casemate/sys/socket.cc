@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstring>
 #include <stdexcept>
+#include <system_error>
 
 #include "casemate/sys/error.h"
 
@@ -36,6 +37,8 @@ Address address_of(const std::string& text) {
   address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + end);
   return address;
 }
+
+bool is_refusal(int error) { return error == EPERM || error == EACCES || error == ENOSYS; }
 
 void bind_to(int socket, const Address& address, const std::string& what) {
   if (bind(socket, reinterpret_cast<const sockaddr*>(&address.value), address.size) != 0) {
@@ -67,6 +70,10 @@ std::string bind_to_fresh_name(int socket) {
 }
 
 void start_listening(int socket) {
+  // Of one that does not listen yet the kernel says EINVAL; anything else somebody in front of it.
+  if (accept4(socket, nullptr, nullptr, SOCK_CLOEXEC) < 0 && is_refusal(errno)) {
+    throw_errno("accept4");
+  }
   if (listen(socket, SOMAXCONN) != 0) throw_errno("listen");
 }
 
@@ -157,6 +164,18 @@ std::size_t send_parts(int socket, std::span<const char> head, std::span<const c
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
   return send_whole(socket, message, blocking);
+}
+
+bool try_send(int socket, std::span<const char> bytes, Blocking blocking) noexcept try {
+  const std::size_t sent = send_message(socket, bytes, {}, blocking);
+  if (sent < bytes.size()) errno = EAGAIN;
+  return sent == bytes.size();
+} catch (const std::system_error& error) {
+  errno = error.code().value();
+  return false;
+} catch (const std::invalid_argument&) {
+  errno = EINVAL;
+  return false;
 }
 
 ReceivedMessage receive_message(int socket, std::span<char> buffer, Blocking blocking) {

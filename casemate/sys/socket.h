@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -32,7 +33,8 @@ void bind_to_path(int socket, const std::string& path);
 // Gives a socket a fresh name that no path leads to, and returns it; it begins with a NUL.
 std::string bind_to_fresh_name(int socket);
 
-// Takes connections from now on. Throws `std::system_error`.
+// Takes connections from now on. Throws `std::system_error`, also where `accept_connection` would
+// be refused: whoever comes then would wait for ever.
 void start_listening(int socket);
 // The next connection of a non-blocking listening socket, close-on-exec and non-blocking; empty
 // when there is none. Throws `std::system_error`.
@@ -57,6 +59,17 @@ std::size_t send_message(int socket, std::span<const char> bytes, std::span<cons
 // The same of `head` and, behind it, `body`, which may be empty; without descriptors.
 std::size_t send_parts(int socket, std::span<const char> head, std::span<const char> body,
                        Blocking blocking);
+
+// One message without descriptors; false, with errno, where it did not go whole. By sendmsg, as
+// everything is sent here: a filter that refuses that is met by whoever asks first, who can say so,
+// and not by whoever would answer.
+bool try_send(int socket, std::span<const char> bytes, Blocking blocking) noexcept;
+// The same of a value as it lies in memory.
+template <typename T>
+  requires std::is_trivially_copyable_v<T>
+bool try_send_value(int socket, const T& value, Blocking blocking = Blocking::yes) noexcept {
+  return try_send(socket, {reinterpret_cast<const char*>(&value), sizeof value}, blocking);
+}
 
 struct ReceivedMessage {
   // 0 with `!would_block`: the peer closed.

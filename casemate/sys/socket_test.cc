@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <string_view>
 #include <system_error>
 
@@ -83,6 +85,17 @@ TEST(Socket, TakesConnectionsWhereItWasBound) {
   shut_down(near.get());
   const ReceivedBytes end = receive_bytes(far.get(), buffer, Blocking::yes);
   EXPECT_TRUE(end.bytes == 0 && !end.would_block);
+}
+
+TEST(Socket, TriesToSendAValueAndSaysWhyItDidNotGo) {
+  auto [near, far] = socket_pair(SocketType::seqpacket);
+  EXPECT_TRUE(try_send_value(near.get(), 42));
+  int got = 0;
+  EXPECT_EQ(read(far.get(), &got, sizeof got), static_cast<ssize_t>(sizeof got));
+  EXPECT_EQ(got, 42);
+  far.reset();
+  EXPECT_FALSE(try_send_value(near.get(), 42));
+  EXPECT_EQ(errno, EPIPE);
 }
 
 TEST(Socket, RefusesAPathThatIsTooLongOrTaken) {

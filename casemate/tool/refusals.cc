@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <system_error>
 
 #include "casemate/base/one_line.h"
 #include "casemate/base/utf8.h"
@@ -85,7 +86,10 @@ std::string_view without_error_prefix(std::string_view sentence) {
 
 std::string_view failure_code(const std::exception& failure) {
   const auto* refusal = dynamic_cast<const SandboxError*>(&failure);
-  return refusal == nullptr ? "InternalError" : refusal->code();
+  if (refusal != nullptr) return refusal->code();
+  // A step of the host's own that its machine refused: a thread, a descriptor.
+  return dynamic_cast<const std::system_error*>(&failure) != nullptr ? "SandboxUnavailable"
+                                                                     : "InternalError";
 }
 
 std::string_view failure_status(const std::exception& failure) {

@@ -30,7 +30,8 @@ std::string_view without_error_prefix(std::string_view sentence);
 // for `SandboxCancelled`: the `status` of a result without a run.
 std::string_view failure_status(const std::exception& failure);
 
-// The failure's stable code; "InternalError" for what is no refusal.
+// The failure's stable code: of a `std::system_error`, which is a step that this machine refused,
+// "SandboxUnavailable"; "InternalError" for everything else that is no refusal.
 std::string_view failure_code(const std::exception& failure);
 
 // What an operator's log is told: code, message and hint on one line, escaped.

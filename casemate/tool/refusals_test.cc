@@ -92,6 +92,10 @@ TEST(Refusals, HaveAStatusAndACode) {
   const std::runtime_error other("x");
   EXPECT_EQ(failure_status(other), "failed");
   EXPECT_EQ(failure_code(other), "InternalError");
+  const std::system_error refused(EPERM, std::generic_category(), "eventfd");
+  EXPECT_EQ(failure_status(refused), "failed");
+  EXPECT_EQ(failure_code(refused), "SandboxUnavailable")
+      << "this machine's refusal, no fault of ours";
 }
 
 TEST(Refusals, AreWholeButEscapedInTheLog) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "casemate/sys/signals.h"
+#include "casemate/sys/thread.h"
 
 namespace casemate::docker {
 
@@ -11,7 +12,7 @@ struct AttachedStream::Running {
   explicit Running(std::unique_ptr<Carrier> of) : carrier(std::move(of)) {
     // The thread has them from here.
     const sys::SignalsBlocked blocked;
-    thread = std::thread([this] { carrier->carry(); });
+    thread = sys::start_thread([this] { carrier->carry(); });
   }
   std::unique_ptr<Carrier> carrier;
   std::thread thread;

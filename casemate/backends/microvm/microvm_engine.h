@@ -44,6 +44,8 @@ class MicrovmEngine final : public local::Engine {
   std::string build() const override;
   std::vector<std::string> keeper_arguments() const override;
   bool shares_kernel() const override { return false; }
+  // The steps of a start have bounds of their own, one of five minutes.
+  std::chrono::seconds keeper_silence() const override { return std::chrono::minutes(15); }
   bool holds_limits_inside() const override { return true; }
   // The machine's memory and processors, and what the hypervisor takes for itself.
   Resources bounds_as_a_whole(const Resources& resources) const override;

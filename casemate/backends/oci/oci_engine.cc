@@ -132,6 +132,11 @@ void OciEngine::check_available() const { runtime(); }
 
 void OciEngine::get_ready(const CallControl& control) const { runtime(control); }
 
+// The keeper ends a start that takes too long, and says so.
+std::chrono::seconds OciEngine::keeper_silence() const {
+  return start_patience_ + Engine::keeper_silence();
+}
+
 std::string OciEngine::build() const {
   const Runtime found = runtime();
   return fmt::format("{} {} {}", guest::guest_build_id(), to_string(found.family), found.version);

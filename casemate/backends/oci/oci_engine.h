@@ -26,6 +26,7 @@ class OciEngine final : public local::Engine {
   bool shares_kernel() const override;
   // What a runtime leaves is told from what another starts by there being one at a time.
   bool starts_side_by_side() const override { return false; }
+  std::chrono::seconds keeper_silence() const override;
   std::string build() const override;
   std::vector<std::string> keeper_arguments() const override;
   bool remove_rest(const std::string& id) noexcept override;

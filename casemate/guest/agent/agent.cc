@@ -72,7 +72,7 @@ void mount_proc_first(AgentPlan& plan) {
   if (unshare(static_cast<int>(kAllNamespaces & ~std::uint64_t{CLONE_NEWPID})) < 0) {
     sys::throw_errno("making a user namespace");
   }
-  if (send(plan.status.get(), "u", 1, MSG_NOSIGNAL) != 1) sys::throw_errno("telling the keeper");
+  if (!sys::try_send_value(plan.status.get(), 'u')) sys::throw_errno("telling the keeper");
 }
 
 // Of a container's runtime nothing stays: what it left as the standard streams leads out.
@@ -213,7 +213,7 @@ void report(int status, int error, const char* text) {
   AgentReport answer{};
   answer.error = error;
   std::snprintf(answer.text, sizeof answer.text, "%s", text);
-  static_cast<void>(send(status, &answer, sizeof answer, MSG_NOSIGNAL));
+  static_cast<void>(sys::try_send_value(status, answer));
 }
 
 }  // namespace
@@ -267,7 +267,7 @@ UniqueFd take_first(std::vector<UniqueFd>& descriptors) {
 }
 
 AgentPlan hear_plan(int keeper) {
-  if (send(keeper, &kAgentHello, 1, MSG_NOSIGNAL) != 1) sys::throw_errno("telling the keeper");
+  if (!sys::try_send_value(keeper, kAgentHello)) sys::throw_errno("telling the keeper");
   CreateSandbox request{};
   sys::ReceivedMessage message = sys::receive_message(
       keeper, {reinterpret_cast<char*>(&request), sizeof request}, sys::Blocking::yes);

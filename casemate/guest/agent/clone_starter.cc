@@ -107,7 +107,7 @@ class CloneStarter final : public Starter {
     // Else it has reported why there is none.
     if (proc_first_ && !has_user_namespace(sandbox.status.get())) return;
     write_id_maps(sandbox.process.get(), ids_);
-    if (send(sandbox.status.get(), "g", 1, MSG_NOSIGNAL) != 1) {
+    if (!sys::try_send_value(sandbox.status.get(), 'g')) {
       sys::throw_errno("starting an agent");
     }
   }

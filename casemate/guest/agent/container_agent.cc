@@ -108,7 +108,7 @@ void report(int host, int error, const char* text) noexcept {
   AgentReport answer{};
   answer.error = error;
   std::snprintf(answer.text, sizeof answer.text, "%s", text);
-  static_cast<void>(send(host, &answer, sizeof answer, MSG_NOSIGNAL));
+  static_cast<void>(sys::try_send_value(host, answer));
 }
 
 // Of a container that shares nothing with its host.

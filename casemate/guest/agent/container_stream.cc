@@ -42,8 +42,8 @@ UniqueFd take_lease(std::uint64_t keep_idle_ms) {
   request.type = kLeaseRequest;
   request.keep_idle_ms = keep_idle_ms;
   char answer = 0;
-  if (send(lease.get(), &request, sizeof request, MSG_NOSIGNAL) != sizeof request ||
-      recv(lease.get(), &answer, 1, 0) != 1 || answer != kLeaseGranted) {
+  if (!sys::try_send_value(lease.get(), request) || read(lease.get(), &answer, 1) != 1 ||
+      answer != kLeaseGranted) {
     sys::throw_error(ECONNREFUSED, "taking a lease");
   }
   return lease;

@@ -166,14 +166,14 @@ std::string enter_user_namespace(const std::optional<SubordinateIds>& subordinat
     char go = 0;
     if (read(mappers.get(), &go, 1) != 1) _exit(1);
     const MapReport report = give_ids(*self, subordinate);
-    _exit(send(mappers.get(), &report, sizeof report, MSG_NOSIGNAL) == sizeof report ? 0 : 1);
+    _exit(sys::try_send_value(mappers.get(), report) ? 0 : 1);
   }
   mappers.reset();
   const int entered = unshare(CLONE_NEWUSER) == 0 ? 0 : errno;
   MapReport report{};
   if (entered == 0) {
-    static_cast<void>(send(ours.get(), "g", 1, MSG_NOSIGNAL));
-    if (recv(ours.get(), &report, sizeof report, 0) != sizeof report) report = {};
+    static_cast<void>(sys::try_send_value(ours.get(), 'g'));
+    if (read(ours.get(), &report, sizeof report) != sizeof report) report = {};
   }
   ours.reset();
   while (waitpid(mapper, nullptr, 0) < 0 && errno == EINTR) {

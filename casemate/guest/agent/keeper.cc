@@ -160,7 +160,8 @@ class Keeper {
     host_ = std::move(host);
   }
 
-  void run() {
+  // Throws `std::system_error` where it cannot go on, and has told the host then.
+  void run() try {
     // While the host does its own part. What goes wrong here is said at the first request.
     try {
       starter_->get_ready();
@@ -184,6 +185,9 @@ class Keeper {
       if (host_speaks) hear_host();
       end_overdue();
     }
+  } catch (const std::system_error& error) {
+    if (host_) report_no_start(host_.get(), error.code().value(), error.what());
+    throw;
   }
 
  private:
@@ -543,7 +547,7 @@ class Keeper {
     value.number = number;
     value.error = error;
     std::snprintf(value.text, sizeof value.text, "%s", text);
-    if (host_) static_cast<void>(send(host_.get(), &value, sizeof value, MSG_NOSIGNAL));
+    if (host_) static_cast<void>(sys::try_send_value(host_.get(), value));
   }
 
   std::unique_ptr<Starter> starter_;
@@ -562,7 +566,7 @@ void report_no_start(int host, int error, const char* text) noexcept {
   KeeperAnswer value{};
   value.error = error;
   std::snprintf(value.text, sizeof value.text, "%s", text);
-  static_cast<void>(send(host, &value, sizeof value, MSG_NOSIGNAL | MSG_DONTWAIT));
+  static_cast<void>(sys::try_send_value(host, value, sys::Blocking::no));
 }
 
 int run_keeper(UniqueFd host, const MakeStarter& make_starter) noexcept {

@@ -99,7 +99,7 @@ void Leases::hear(Lease& lease) {
     lease.keep_idle_ms = request.keep_idle_ms;
     if (lease.granted) return;
     const char answer = kLeaseGranted;
-    if (send(lease.connection.get(), &answer, 1, MSG_NOSIGNAL) == 1) {
+    if (sys::try_send_value(lease.connection.get(), answer)) {
       lease.granted = true;
       set_timer(std::chrono::milliseconds{0});
       return;

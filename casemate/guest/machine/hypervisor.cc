@@ -213,7 +213,7 @@ Hypervisor start_hypervisor(const MachinePlan& plan, const std::vector<std::stri
   try {
     started.process = sys::open_pid(started.pid);
     write_id_maps(started.process.get(), ids);
-    if (send(ours.get(), "g", 1, MSG_NOSIGNAL) != 1) sys::throw_errno("starting the hypervisor");
+    if (!sys::try_send_value(ours.get(), 'g')) sys::throw_errno("starting the hypervisor");
   } catch (...) {
     kill(started.pid, SIGKILL);
     while (waitpid(started.pid, nullptr, 0) < 0 && errno == EINTR) {

@@ -165,7 +165,7 @@ void report(int status, int error, const char* text) {
   AgentReport answer{};
   answer.error = error;
   std::snprintf(answer.text, sizeof answer.text, "%s", text);
-  static_cast<void>(send(status, &answer, sizeof answer, MSG_NOSIGNAL));
+  static_cast<void>(sys::try_send_value(status, answer));
 }
 
 // Returns those of the hypervisor.

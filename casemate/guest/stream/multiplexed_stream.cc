@@ -26,6 +26,7 @@
 #include "casemate/sys/poll.h"
 #include "casemate/sys/signals.h"
 #include "casemate/sys/socket.h"
+#include "casemate/sys/thread.h"
 
 namespace casemate::guest {
 namespace {
@@ -42,7 +43,7 @@ class MultiplexedStream::Loop : public HostBridge {
         options_(std::move(options)) {
     wake_by(wake_.get());
     const sys::SignalsBlocked blocked;
-    thread_ = std::thread([this] { run(); });
+    thread_ = sys::start_thread([this] { run(); });
   }
 
   void await_ready(const CallControl& control) const {

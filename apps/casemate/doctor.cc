@@ -18,7 +18,6 @@
 #include "casemate/base/json.h"
 #include "casemate/guest/agent/landlock.h"
 #include "casemate/local/group_detection.h"
-#include "casemate/local/subordinate_ids.h"
 
 namespace casemate::app {
 
@@ -50,20 +49,14 @@ Finding control_groups() {
   for (const auto& [limit, reason] : groups.missing) {
     why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", to_string(limit), reason);
   }
+  const local::Remedy remedy = local::remedy_for_groups();
+  if (!remedy.hint.empty()) why += "; " + remedy.hint;
   // Where systemd manages this user's processes it can give one of its groups away.
   const bool systemd = geteuid() != 0 && access("/run/systemd/system", F_OK) == 0;
   return {"control groups", Status::weaker, found.empty() ? why : found + "; " + why,
-          systemd ? "systemd-run --user --scope --property=Delegate=yes $SHELL" : ""};
-}
-
-Finding user_ids() {
-  const auto remedy = local::remedy_for_one_id();
-  if (!remedy)
-    return {"user ids", Status::ok, "enough for sandboxes to have some of their own", ""};
-  return {
-      "user ids", Status::weaker,
-      "a sandbox's own processes and its programs have one user id between them; " + remedy->hint,
-      remedy->command};
+          remedy.command.empty() && systemd
+              ? "systemd-run --user --scope --property=Delegate=yes $SHELL"
+              : remedy.command};
 }
 
 Finding second_wall() {
@@ -104,7 +97,8 @@ constexpr VerbSpec kDoctorVerb = {
         "Each line is ok, weaker (it works, and holds less than elsewhere), missing, or absent (a "
         "backend whose\nengine is not here and need not be, because another one works). A command "
         "after "
-        "\"mend:\" is exact;\nmost of them need root.\n\n"
+        "\"mend:\" is exact;\nmost of them need root. A line without one says itself what would "
+        "help.\n\n"
         "Exit status: 0 when nothing is missing, 1 when something is.",
     .options = kOptions,
     .operands = ValueForm::text,
@@ -114,7 +108,7 @@ constexpr VerbSpec kDoctorVerb = {
 int doctor(const ParsedLine& line, const Config& config) {
   refuse_operands(line);
   std::vector<Finding> findings = examine_all(make_backends(config, make_log(line)));
-  findings.push_back(user_ids());
+  findings.push_back(examine_user_ids(findings));
   findings.push_back(control_groups());
   findings.push_back(second_wall());
   json::array records;

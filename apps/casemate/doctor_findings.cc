@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,6 +17,7 @@
 #include "casemate/conformance/evidence.h"
 #include "casemate/core/errors.h"
 #include "casemate/core/vocabulary.h"
+#include "casemate/local/subordinate_ids.h"
 
 namespace casemate::app {
 
@@ -121,6 +123,8 @@ bool is_broken(const BackendProbe& probe) {
   return !probe.available && probe.engine.starts_with('/');
 }
 
+bool gains_no_rights() { return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1; }
+
 }  // namespace
 
 std::string_view to_string(Finding::Status status) {
@@ -150,7 +154,7 @@ std::vector<Finding> examine(SandboxBackend& backend) {
         {declared.name, Status::ok,
          fmt::format("started a sandbox and ran a program in it in {:.0f} ms; {}",
                      trial.milliseconds(), probe.engine),
-         ""}};
+         "", false, probe.one_user_id}};
     if (declared.isolation && *declared.isolation >= Isolation::container) {
       findings.push_back(boundary(trial, declared));
     }
@@ -167,6 +171,25 @@ std::vector<Finding> examine(SandboxBackend& backend) {
                                   : error.message() + "; " + options_named_here(error.hint()),
              ""}};
   }
+}
+
+Finding examine_user_ids(std::span<const Finding> findings) {
+  const auto seen = std::ranges::find_if(
+      findings, [](const Finding& finding) { return !finding.one_user_id.empty(); });
+  const auto remedy = local::remedy_for_one_id();
+  if (seen == findings.end() && !remedy) {
+    return {"user ids", Status::ok, "enough for sandboxes to have some of their own", ""};
+  }
+  std::string found = "a sandbox's own processes and its programs have one user id between them";
+  if (seen != findings.end()) found += " (" + escape_for_display(seen->one_user_id) + ")";
+  if (remedy) {
+    found += "; " + remedy->hint;
+  } else if (gains_no_rights()) {
+    found +=
+        "; this process may gain no rights (NoNewPrivs in /proc/self/status), which newuidmap "
+        "needs: start Casemate without that (a systemd unit: NoNewPrivileges=no)";
+  }
+  return {"user ids", Status::weaker, std::move(found), remedy ? remedy->command : ""};
 }
 
 std::vector<Finding> examine_all(std::span<const std::shared_ptr<SandboxBackend>> backends) {

@@ -28,6 +28,8 @@ struct Finding {
   std::string fix;
   // Of a backend that does not work: because its engine, which is there, does not.
   bool broken = false;
+  // `BackendProbe::one_user_id` of a backend.
+  std::string one_user_id{};
 };
 
 std::string_view to_string(Finding::Status status);
@@ -35,6 +37,9 @@ std::string_view to_string(Finding::Status status);
 // Starts a sandbox of the backend, runs programs in it and ends it again. The first finding is
 // whether it works.
 std::vector<Finding> examine(SandboxBackend& backend);
+// Whose user ids sandboxes have, by what the first finding of a backend that has some says; empty
+// there: by what this machine gives this user.
+Finding examine_user_ids(std::span<const Finding> findings);
 // The same of each.
 std::vector<Finding> examine_all(std::span<const std::shared_ptr<SandboxBackend>> backends);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <system_error>
 #include <utility>
 
@@ -45,7 +46,8 @@ constexpr auto kHints = std::to_array<HintInOptions>({
      "it has ended or was ended (`casemate ls` lists those that there are); `casemate run`, or "
      "`casemate run --keep`, makes a new one"},
     {"SandboxLimitNotEnforceable", "",
-     "leave the limit out: a default that cannot be held shows as limits_not_held"},
+     "leave the limit out (a default that cannot be held shows as limits_not_held); `casemate "
+     "doctor` says what would have it held"},
     {"SandboxImageNotSupported", "that it takes",
      "`casemate run --help` lists the forms: linux and oci take all of them, and host without "
      "--image; docker takes registry references and ids of the engine's images"},
@@ -78,11 +80,25 @@ std::string options_named_here(std::string text) {
   return text;
 }
 
-std::string hint_in_options(std::string_view code, std::string_view hint) {
-  // A file of --file that cannot be read comes without a hint.
-  if (code == "SandboxFileError" && hint.empty()) {
-    return "give --file NAME=PATH with the PATH of a regular file that can be read";
+std::string hint_of_file_error(int error_number) {
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+      return "raise --disk, or share and write less";
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case EACCES:
+    case EPERM:
+    case ELOOP:
+    case EINVAL:
+      return "give --file NAME=PATH with the PATH of a regular file that can be read";
+    default:
+      return "";
   }
+}
+
+std::string hint_in_options(std::string_view code, std::string_view hint) {
   // What already speaks of options was said here.
   if (hint.find("--") != std::string_view::npos) return options_named_here(std::string(hint));
   const auto found = std::ranges::find_if(kHints, [&](const HintInOptions& entry) {
@@ -105,9 +121,12 @@ Reworded in_words_of_the_command_line(const std::exception& failure) {
   // A name that was refused is kept from models; the operator may see it, escaped.
   const auto* name = dynamic_cast<const ArtifactNameRefused*>(refusal);
   const auto* run = dynamic_cast<const CodeactRun*>(refusal);
+  const auto* file = dynamic_cast<const SandboxFileError*>(refusal);
   return {std::string(refusal->code()),
           name != nullptr ? name->operator_message() : refusal->message(),
-          hint_in_options(refusal->code(), refusal->hint()),
+          file != nullptr && refusal->hint().empty()
+              ? hint_of_file_error(file->error_number())
+              : hint_in_options(refusal->code(), refusal->hint()),
           run == nullptr ? nullptr : std::make_shared<const CodeactRun>(*run)};
 }
 

@@ -17,6 +17,10 @@ enum class OutputFormat : bool { streams, json };
 // `hint` itself where it needs no translation.
 std::string hint_in_options(std::string_view code, std::string_view hint);
 
+// What to do about a file that could not be read, or put into the sandbox, with that errno; empty
+// where that depends on what else is said.
+std::string hint_of_file_error(int error_number);
+
 // `text` with the library's options that stand in its hints named as they are set here: by a
 // variable of the environment.
 std::string options_named_here(std::string text);

@@ -85,6 +85,17 @@ TEST(RefusalReport, NamesAStepThatThisMachineRefused) {
   EXPECT_THAT(refusal.hint(), HasSubstr("ulimit -n"));
 }
 
+TEST(RefusalReport, SaysOfAFileWhatItsErrnoAsksFor) {
+  const auto hint = [](int error) {
+    return in_words_of_the_command_line(SandboxFileError("cannot write 'x'", error)).hint();
+  };
+  for (const int error : {ENOSPC, EDQUOT}) EXPECT_THAT(hint(error), StartsWith("raise --disk"));
+  for (const int error : {ENOENT, EISDIR, EACCES}) EXPECT_THAT(hint(error), HasSubstr("--file"));
+  EXPECT_EQ(hint(EIO), "") << "no option mends that";
+  EXPECT_EQ(in_words_of_the_command_line(SandboxFileError("x", ENOSPC, "free some space")).hint(),
+            "free some space");
+}
+
 // EX-07
 TEST(RefusalReport, KeepsWhatIsKnownOfALostRun) {
   CodeactRun run;
@@ -109,7 +120,9 @@ TEST(RefusalReport, SpeaksOfOptions) {
   EXPECT_EQ(hint_in_options("SandboxLandingExists", "let the sink overwrite"),
             "give --overwrite or another --out-dir");
   EXPECT_EQ(hint_in_options("SandboxLandingExists", "choose another name"), "choose another name");
-  EXPECT_THAT(hint_in_options("SandboxFileError", ""), HasSubstr("--file"));
+  EXPECT_EQ(hint_in_options("SandboxFileError", ""), "");
+  EXPECT_THAT(hint_in_options("SandboxLimitNotEnforceable", "select a backend"),
+              HasSubstr("casemate doctor"));
   EXPECT_THAT(hint_in_options("SandboxUnavailable", "it has ended; acquire a new one"),
               HasSubstr("`casemate run --keep`"));
   EXPECT_THAT(hint_in_options("SandboxIdentityDenied", "drop it from denied_identities"),

@@ -191,7 +191,7 @@ void refuse_floor_of_machines(const RunOptions& options,
   for (const auto& backend : backends) {
     if (!match_host_floor(floor, backend->declarations())) return;
   }
-  const microvm::KvmState kvm = microvm::judge(microvm::look_at_kvm());
+  const microvm::KvmState kvm = microvm::judge(microvm::look_at_kvm(), "");
   const std::string_view why =
       kvm.usable ? "the settings in [backends.microvm] or the environment ask for another machine"
                  : std::string_view(kvm.reason);
@@ -200,7 +200,7 @@ void refuse_floor_of_machines(const RunOptions& options,
                   "'microvm') would with a processor's virtualisation, and {}; emulated ones are a "
                   "'hardened_container'",
                   to_string(floor), why),
-      fmt::format("{}{}or lower --min-isolation", kvm.fix, kvm.fix.empty() ? "" : "; "));
+      fmt::format("{}{}or lower --min-isolation", kvm.hint, kvm.hint.empty() ? "" : "; "));
 }
 
 void settle_image(const ParsedLine& line, const Config& config, RunOptions& options) {

@@ -26,6 +26,9 @@ struct BackendProbe {
   std::string fix{};
   // The engine found, for a person ("linux 6.1, cgroup v2").
   std::string engine{};
+  // Why programs and a sandbox's own processes have one user id between them, as seen in the one
+  // that was tried; empty where they have two, or nothing is known of that.
+  std::string one_user_id{};
 };
 
 // One sandbox in a listing. Key and kind are empty where another build's record cannot be read.

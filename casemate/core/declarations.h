@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -28,6 +29,8 @@ struct BackendDeclarations {
   // seconds only where `cpu_seconds_enforceable` says so.
   std::set<Limit> enforceable_limits{};
   bool cpu_seconds_enforceable = false;
+  // Why not, for a person, of bounds that it does not hold on this machine and would on another.
+  std::map<Limit, std::string> why_not_enforceable{};
 };
 
 }  // namespace casemate

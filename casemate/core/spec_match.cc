@@ -210,16 +210,22 @@ Refused match_image(const SandboxSpec& spec, Isolation, const BackendDeclaration
 
 Refused match_resources(const SandboxSpec& spec, Isolation, const BackendDeclarations& declared) {
   std::vector<std::string> unheld;
+  std::string why;
   for (const UnheldBound& bound : unheld_bounds(spec.resources, declared)) {
-    if (bound.stated) unheld.push_back(fmt::format("{} {}", bound.field, bound.value));
+    if (!bound.stated) continue;
+    unheld.push_back(fmt::format("{} {}", bound.field, bound.value));
+    const auto known = declared.why_not_enforceable.find(bound.limit);
+    if (known == declared.why_not_enforceable.end()) continue;
+    const std::string reason = escape_for_display(known->second);
+    if (why.find(reason) == why.npos) why += (why.empty() ? "" : "; ") + reason;
   }
   if (unheld.empty()) return std::nullopt;
   const bool share_only =
       declared.enforceable_limits.contains(Limit::cpu) && !declared.cpu_seconds_enforceable;
   return pending<SandboxLimitNotEnforceable>(
-      fmt::format("{} states {}, which {} cannot hold; it holds {}{}", kind_of(spec),
+      fmt::format("{} states {}, which {} cannot hold{}; it holds {}{}", kind_of(spec),
                   fmt::join(unheld, ", "), backend_of(declared),
-                  join_names(declared.enforceable_limits),
+                  why.empty() ? "" : " here (" + why + ")", join_names(declared.enforceable_limits),
                   share_only ? " (of cpu the share, not the seconds)" : ""),
       "select a backend that holds it, or leave it unstated: the sandbox then runs without and "
       "says so in limits_not_held");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -154,8 +155,11 @@ std::string read_or_empty(const std::string& path) {
   }
 }
 
-GroupView look_at(const std::string& directory) {
+}  // namespace
+
+GroupView look_at_group(const std::string& directory) {
   const std::string procs = directory + "/cgroup.procs";
+  if (access(procs.c_str(), F_OK) != 0) return {.there = false};
   const std::string subtree = directory + "/cgroup.subtree_control";
   // Version 1 has no such file.
   if (access(subtree.c_str(), F_OK) != 0) return {.writable = may_write(directory)};
@@ -163,6 +167,138 @@ GroupView look_at(const std::string& directory) {
   return {.writable = may_write(directory) && may_write(procs) && may_write(subtree),
           .occupied = !is_root && !read_or_empty(procs).empty(),
           .offered = read_or_empty(directory + "/cgroup.controllers")};
+}
+
+namespace {
+
+constexpr std::string_view kWanted[] = {"memory", "pids", "cpu", "cpuacct"};
+
+// What is mounted later over any of these mount points, the last first. It hides them wholly.
+std::vector<std::string> covers_of(const std::vector<std::string>& mounts,
+                                   std::string_view mountinfo) {
+  std::vector<std::string> covers;
+  std::vector<std::string_view> seen;
+  for (const std::string_view line : split_parts(mountinfo, '\n')) {
+    const auto fields = split_parts(line.substr(0, line.find(" - ")), ' ');
+    if (fields.size() < 5) continue;
+    const std::string point = unescape(fields[4]);
+    const auto covered = [&](std::string_view mount) {
+      return mount == point || mount.starts_with(point == "/" ? point : point + "/");
+    };
+    if (std::any_of(seen.begin(), seen.end(), covered)) covers.insert(covers.begin(), point);
+    for (const std::string& mount : mounts) {
+      if (mount == point) seen.push_back(mount);
+    }
+  }
+  return covers;
+}
+
+// Nothing of it is mounted here, and the kernel has it: what this process is in says so.
+std::string mount_command(std::string_view own_groups) {
+  std::string directories;
+  std::string mounts;
+  bool unified = false;
+  for (const std::string_view line : split_parts(own_groups, '\n')) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (first == std::string_view::npos || second == std::string_view::npos) continue;
+    const std::string_view names = line.substr(first + 1, second - first - 1);
+    unified |= names.empty();
+    const auto parts = split_parts(names, ',');
+    const bool wanted = std::any_of(std::begin(kWanted), std::end(kWanted),
+                                    [&](std::string_view name) { return contains(parts, name); });
+    if (!wanted) continue;
+    directories += fmt::format(" /sys/fs/cgroup/{}", names);
+    mounts += fmt::format(" && mount -t cgroup -o {0} none /sys/fs/cgroup/{0}", names);
+  }
+  if (!mounts.empty()) {
+    return "mount -t tmpfs none /sys/fs/cgroup && mkdir" + directories + mounts;
+  }
+  return unified ? "mount -t cgroup2 none /sys/fs/cgroup" : "";
+}
+
+Remedy by_root(std::string_view what, std::string command) {
+  return {.hint = fmt::format("{}; as root: {}", what, command), .command = std::move(command)};
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += " " + word;
+  return text;
+}
+
+}  // namespace
+
+Remedy remedy_for_groups(std::string_view mountinfo, std::string_view own_groups,
+                         const LookAtGroup& look, uid_t user) {
+  const DetectedGroups detected = parse_groups(mountinfo, own_groups, look);
+  if (detected.missing.empty()) return {};
+  Hierarchies hierarchies = parse_mounts(mountinfo);
+  find_own(hierarchies, own_groups);
+  std::vector<std::string> hidden;
+  std::vector<std::string> closed;
+  const auto sort = [&](const Hierarchy& hierarchy, bool is_writable) {
+    auto& mounts = look(hierarchy.mount).there ? closed : hidden;
+    if (is_writable || std::find(mounts.begin(), mounts.end(), hierarchy.mount) != mounts.end()) {
+      return;
+    }
+    mounts.push_back(hierarchy.mount);
+  };
+  bool unified_wanted = false;
+  for (const auto& [limit, why] : detected.missing) {
+    const auto found = hierarchies.version1.find(to_string(limit));
+    if (found != hierarchies.version1.end()) {
+      sort(found->second, writable_base(found->second, look).has_value());
+    } else {
+      unified_wanted = true;
+    }
+  }
+  if (unified_wanted && !hierarchies.unified) {
+    std::string command = mount_command(own_groups);
+    if (!hierarchies.version1.empty() || command.empty()) return {};
+    return by_root("no control groups are mounted here", std::move(command));
+  }
+  const auto base = unified_wanted ? unified_base(*hierarchies.unified, look) : std::nullopt;
+  if (unified_wanted) sort(*hierarchies.unified, base.has_value());
+  if (!hidden.empty()) {
+    return by_root("the control groups are hidden by what is mounted over them",
+                   "umount" + joined(covers_of(hidden, mountinfo)));
+  }
+  if (base && base->view.occupied) {
+    const std::string others = base->group + "/casemate-others";
+    const std::string command = fmt::format(
+        "mkdir -p {0} && for p in $(cat {1}/cgroup.procs); do echo $p 2>/dev/null "
+        ">{0}/cgroup.procs || :; done",
+        others, base->group);
+    return {.hint = "give its processes a group of theirs: " + command, .command = command};
+  }
+  if (closed.empty()) return {};
+  if (user == 0) {
+    std::string command;
+    for (const std::string& mount : closed) {
+      command += fmt::format("{}mount -o remount,bind,rw {}", command.empty() ? "" : " && ", mount);
+    }
+    return by_root("they can be read only", std::move(command));
+  }
+  return {.hint =
+              "have whoever manages them give this user one (systemd: Delegate=yes; without it: "
+              "docs/operations.md)",
+          .command = ""};
+}
+
+namespace {
+
+std::string covered(std::string_view mount, std::string_view controller) {
+  return fmt::format("something is mounted over {}, where the control groups with {} are", mount,
+                     controller);
+}
+
+std::string text_of(const char* file) {
+  try {
+    return sys::read_file_at(AT_FDCWD, file, 16 << 20);
+  } catch (const std::system_error&) {
+    return {};
+  }
 }
 
 }  // namespace
@@ -182,11 +318,15 @@ DetectedGroups parse_groups(std::string_view mountinfo, std::string_view own_gro
     };
     if (const auto found = hierarchies.version1.find(name); found != hierarchies.version1.end()) {
       if (auto base = writable_base(found->second, look)) return ControllerPlace{*base, false};
+      if (!look(found->second.mount).there) return say(covered(found->second.mount, name));
       return say(fmt::format("this user may not make control groups in {}{}", found->second.mount,
                              found->second.own));
     }
     if (!hierarchies.unified) {
       return say(fmt::format("there is no hierarchy of control groups with {} here", name));
+    }
+    if (!unified && !look(hierarchies.unified->mount).there) {
+      return say(covered(hierarchies.unified->mount, name));
     }
     if (!unified) {
       return say(fmt::format("this user may not make control groups in {}{} or above it",
@@ -213,14 +353,12 @@ DetectedGroups parse_groups(std::string_view mountinfo, std::string_view own_gro
 }
 
 DetectedGroups detect_groups() {
-  const auto text = [](const char* file) {
-    try {
-      return sys::read_file_at(AT_FDCWD, file, 16 << 20);
-    } catch (const std::system_error&) {
-      return std::string();
-    }
-  };
-  return parse_groups(text("/proc/self/mountinfo"), text("/proc/self/cgroup"), look_at);
+  return parse_groups(text_of("/proc/self/mountinfo"), text_of("/proc/self/cgroup"), look_at_group);
+}
+
+Remedy remedy_for_groups() {
+  return remedy_for_groups(text_of("/proc/self/mountinfo"), text_of("/proc/self/cgroup"),
+                           look_at_group, geteuid());
 }
 
 DetectedGroups no_groups() {

@@ -2,6 +2,8 @@
 
 // Where control groups are to be had on this machine, by this process.
 
+#include <sys/types.h>
+
 #include <functional>
 #include <map>
 #include <string>
@@ -10,11 +12,14 @@
 
 #include "casemate/core/vocabulary.h"
 #include "casemate/local/control_groups.h"
+#include "casemate/local/diagnosis.h"
 
 namespace casemate::local {
 
 // What this process can do with a group that exists.
 struct GroupView {
+  // False where something is mounted over it.
+  bool there = true;
   // Groups can be made in it, and processes be put there.
   bool writable = false;
   // Version 2 only. It has processes of its own and is not the root: the kernel then hands no
@@ -40,6 +45,16 @@ DetectedGroups parse_groups(std::string_view mountinfo, std::string_view own_gro
 
 // Of this machine and process. No layout where there are no control groups.
 DetectedGroups detect_groups();
+
+// Of this machine.
+GroupView look_at_group(const std::string& directory);
+
+// How the groups that are missing are to be had, by the same texts, for root or for another user;
+// empty where nothing is missing or nothing is known to help.
+Remedy remedy_for_groups(std::string_view mountinfo, std::string_view own_groups,
+                         const LookAtGroup& look, uid_t user);
+// Of this machine and process.
+Remedy remedy_for_groups();
 
 // For a host that wants none.
 DetectedGroups no_groups();

@@ -1,10 +1,19 @@
 #include "casemate/local/group_detection.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <map>
 #include <string>
+
+#include "casemate/sys/file.h"
 
 namespace casemate::local {
 namespace {
@@ -127,6 +136,86 @@ TEST(GroupDetection, OddLinesGiveNothing) {
 TEST(GroupDetection, AHostMayLeaveThemOut) {
   EXPECT_EQ(no_groups().layout, ControlGroupLayout{});
   EXPECT_THAT(no_groups().missing.at(Limit::memory), HasSubstr("options"));
+}
+
+// The machine of kVersion1, covered.
+LookAtGroup nothing_there() {
+  return [](const std::string&) { return GroupView{.there = false}; };
+}
+
+TEST(GroupRemedy, OfWhatIsCoveredTakesTheCoverOff) {
+  const std::string mounts =
+      std::string(kVersion1) + "60 25 0:40 / /sys/fs/cgroup rw - tmpfs none rw\n";
+  const Remedy remedy = remedy_for_groups(mounts, "", nothing_there(), 0);
+  EXPECT_EQ(remedy.command, "umount /sys/fs/cgroup");
+  EXPECT_THAT(remedy.hint, HasSubstr("as root: umount"));
+  EXPECT_THAT(parse_groups(mounts, "", nothing_there()).missing.at(Limit::memory),
+              HasSubstr("something is mounted over /sys/fs/cgroup/memory"));
+  // The mounts that were there first hide nothing.
+  EXPECT_EQ(remedy_for_groups(std::string(kVersion2) + "60 25 0:40 / /sys/fs rw - tmpfs none rw\n",
+                              "0::/\n", nothing_there(), 0)
+                .command,
+            "umount /sys/fs");
+}
+
+TEST(GroupRemedy, WhereNoneIsMountedMountsWhatTheKernelHas) {
+  EXPECT_EQ(remedy_for_groups("", "0::/\n", everywhere(), 0).command,
+            "mount -t cgroup2 none /sys/fs/cgroup");
+  EXPECT_EQ(
+      remedy_for_groups("", "4:memory:/a\n3:cpuset:/\n2:cpu,cpuacct:/\n0::/\n", everywhere(), 0)
+          .command,
+      "mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/memory "
+      "/sys/fs/cgroup/cpu,cpuacct && mount -t cgroup -o memory none /sys/fs/cgroup/memory && "
+      "mount -t cgroup -o cpu,cpuacct none /sys/fs/cgroup/cpu,cpuacct");
+  EXPECT_EQ(remedy_for_groups("", "", everywhere(), 0), Remedy{}) << "a kernel without";
+}
+
+TEST(GroupRemedy, OfWhatCanOnlyBeReadDependsOnWhoAsks) {
+  const LookAtGroup closed = only({});
+  EXPECT_EQ(remedy_for_groups(kVersion2, "0::/\n", closed, 0).command,
+            "mount -o remount,bind,rw /sys/fs/cgroup");
+  const Remedy remedy = remedy_for_groups(kVersion2, "0::/\n", closed, 1000);
+  EXPECT_EQ(remedy.command, "");
+  EXPECT_THAT(remedy.hint, HasSubstr("Delegate=yes"));
+  EXPECT_EQ(remedy_for_groups(kVersion2, "0::/\n", everywhere(), 0), Remedy{});
+}
+
+// Among the real ones, in a group of the test's own.
+TEST(GroupRemedy, AGroupThatIsOccupiedIsEmptiedByTheCommand) {
+  const std::string tree = access("/sys/fs/cgroup/unified/cgroup.procs", F_OK) == 0
+                               ? "/sys/fs/cgroup/unified"
+                               : "/sys/fs/cgroup";
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, who may make a group and leave his own";
+  if (access((tree + "/cgroup.subtree_control").c_str(), W_OK) != 0) {
+    GTEST_SKIP() << "no control groups of version 2 are mounted here";
+  }
+  const std::string group = tree + "/casemate-test-" + std::to_string(getpid());
+  ASSERT_EQ(mkdir(group.c_str(), 0755), 0);
+  const pid_t resident = fork();
+  if (resident == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pause();
+    _exit(0);
+  }
+  sys::write_control_file_at(AT_FDCWD, (group + "/cgroup.procs").c_str(), std::to_string(resident));
+  const std::string mounts = "25 24 0:22 / " + tree + " rw - cgroup2 cgroup2 rw\n";
+  const LookAtGroup look = [&](const std::string& directory) {
+    if (directory == tree) return GroupView{};
+    GroupView view = look_at_group(directory);
+    view.offered = kEverything;
+    return view;
+  };
+  const std::string own = "0::" + group.substr(tree.size()) + "\n";
+  const Remedy remedy = remedy_for_groups(mounts, own, look, 0);
+  EXPECT_THAT(remedy.command, HasSubstr("mkdir -p " + group));
+  EXPECT_FALSE(parse_groups(mounts, own, look).missing.empty());
+  EXPECT_EQ(std::system(remedy.command.c_str()), 0);  // NOLINT(cert-env33-c): it is for a shell
+  EXPECT_TRUE(parse_groups(mounts, own, look).missing.empty());
+  EXPECT_EQ(remedy_for_groups(mounts, own, look, 0), Remedy{});
+  kill(resident, SIGKILL);
+  waitpid(resident, nullptr, 0);
+  EXPECT_EQ(rmdir((group + "/casemate-others").c_str()), 0);
+  EXPECT_EQ(rmdir(group.c_str()), 0);
 }
 
 }  // namespace

@@ -53,6 +53,15 @@ void check_imports(const std::vector<std::string>& imports) {
   }
 }
 
+// Of what the keeper says it is (guest/agent/identity.h).
+std::string why_one_id(std::string_view identity) {
+  constexpr std::string_view kBegin = "one user id (";
+  if (!identity.starts_with(kBegin)) return "";
+  identity.remove_prefix(kBegin.size());
+  const std::size_t more = identity.find("); ");
+  return std::string(identity.substr(0, more == identity.npos ? identity.size() - 1 : more));
+}
+
 // 0 where it is not known, or was written by a clock that is ahead: that of another time namespace.
 std::chrono::seconds age_of(const Record& record) {
   const std::uint64_t now = boot_time();
@@ -92,7 +101,11 @@ void LocalSandboxes::log(LogLevel level, std::string_view text) const {
 }
 
 BackendDeclarations LocalSandboxes::declarations() const {
-  return engine_->declare(groups().layout);
+  BackendDeclarations declared = engine_->declare(groups().layout);
+  for (const auto& [limit, why] : groups().missing) {
+    if (!declared.enforceable_limits.contains(limit)) declared.why_not_enforceable[limit] = why;
+  }
+  return declared;
 }
 
 // Not before anybody asks: one of several backends is used as a rule.
@@ -184,9 +197,11 @@ BackendProbe LocalBackend::probe() {
     acquire(key, spec, {});
     sandboxes_->dispose_of(key.scope, key.thread_id,
                            [&](const Record& record) { return record.key == key; });
+    const std::string identity = sandboxes_->identity();
     return {.available = true,
             .reason = "",
-            .engine = fmt::format("{}, {}", sandboxes_->engine().text(), sandboxes_->identity())};
+            .engine = fmt::format("{}, {}", sandboxes_->engine().text(), identity),
+            .one_user_id = why_one_id(identity)};
   } catch (const SandboxError& error) {
     const std::string hint = error.hint().empty() ? "" : "; " + error.hint();
     const auto* remedy = dynamic_cast<const Remedy*>(&error);

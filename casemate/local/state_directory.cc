@@ -23,6 +23,8 @@
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/local/diagnosis.h"
+#include "casemate/local/keeper_client.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
 #include "casemate/sys/poll.h"
@@ -279,6 +281,23 @@ std::optional<FileLock> FileLock::attempt(UniqueFd file, Kind kind) {
   return FileLock(std::move(file));
 }
 
+namespace {
+
+[[noreturn]] void refuse(const std::string& what, const std::string& hint,
+                         const std::string& command) {
+  throw Carrying<SandboxUnavailable, Remedy>(SandboxUnavailable(what, hint),
+                                             {.hint = hint, .command = command});
+}
+
+// As one word of a shell's line.
+std::string shell_word(const std::string& text) {
+  std::string word = "'";
+  for (const char byte : text) word += byte == '\'' ? std::string("'\\''") : std::string(1, byte);
+  return word + "'";
+}
+
+}  // namespace
+
 UniqueFd open_private(int parent, const std::string& path, const std::string& shown) {
   try {
     sys::make_directory_at(parent, path.c_str(), 0700);
@@ -286,19 +305,27 @@ UniqueFd open_private(int parent, const std::string& path, const std::string& sh
     struct stat status{};
     if (fstat(directory.get(), &status) < 0) sys::throw_errno("looking at " + shown);
     if (status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
-      throw SandboxUnavailable(
-          fmt::format("the state directory {} belongs to user {} with mode {:o}; only a directory "
-                      "of this user's with mode 700 is accepted",
-                      shown, status.st_uid, status.st_mode & 07777),
-          status.st_uid == geteuid()
-              ? "take the rights of others from it (chmod 700), or choose another "
-                "(the backend's option state_dir)"
-              : "choose another (the backend's option state_dir)");
+      const bool ours = status.st_uid == geteuid();
+      refuse(fmt::format("the state directory {} belongs to user {} with mode {:o}; only a "
+                         "directory of this user's with mode 700 is accepted",
+                         shown, status.st_uid, status.st_mode & 07777),
+             ours ? "take the rights of others from it (chmod 700), or choose another "
+                    "(the backend's option state_dir)"
+                  : "choose another (the backend's option state_dir)",
+             ours ? "chmod 700 " + shell_word(shown) : "");
     }
     return directory;
   } catch (const std::system_error& error) {
-    throw SandboxUnavailable(fmt::format("the state directory {}: {}", shown, error.what()),
-                             "choose another (the backend's option state_dir)");
+    const int value = error.code().value();
+    std::string hint = provider_hint(error);
+    if (hint.empty()) hint = "choose another (the backend's option state_dir)";
+    std::string command;
+    if (value == EACCES || value == EPERM) {
+      command =
+          fmt::format("install -d -m 700 -o {} -g {} {}", geteuid(), getegid(), shell_word(shown));
+      hint += "; or as root: " + command;
+    }
+    refuse(fmt::format("the state directory {}: {}", shown, error.what()), hint, command);
   }
 }
 

@@ -33,20 +33,19 @@ std::string_view take_until(std::string_view& text, char separator) {
   return field;
 }
 
-// Empty where the user has no entry anywhere.
-std::string name_of(uid_t user) {
+bool is_there(const char* tool) {
+  return access(fmt::format("/usr/bin/{}", tool).c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+std::string name_of_user(uid_t user) {
   passwd entry{};
   passwd* found = nullptr;
   std::vector<char> room(16 * 1024);
   getpwuid_r(user, &entry, room.data(), room.size(), &found);
   return found == nullptr ? "" : found->pw_name;
 }
-
-bool is_there(const char* tool) {
-  return access(fmt::format("/usr/bin/{}", tool).c_str(), X_OK) == 0;
-}
-
-}  // namespace
 
 std::optional<guest::IdRange> largest_range(std::string_view text, std::string_view name,
                                             uid_t user) {
@@ -87,7 +86,7 @@ std::optional<Remedy> remedy_for_one_id() {
                   .command = "apt-get install uidmap"};
   }
   if (subordinate_ids()) return std::nullopt;
-  const std::string name = name_of(user);
+  const std::string name = name_of_user(user);
   if (name.empty()) {
     return Remedy{.hint = "this user has no name, to which a range could be given", .command = ""};
   }
@@ -109,7 +108,7 @@ std::optional<guest::SubordinateIds> subordinate_ids() noexcept try {
   const auto users = sys::read_file_if_there(AT_FDCWD, "/etc/subuid", kMaxFileBytes);
   const auto groups = sys::read_file_if_there(AT_FDCWD, "/etc/subgid", kMaxFileBytes);
   if (!users || !groups) return std::nullopt;
-  const std::string name = name_of(user);
+  const std::string name = name_of_user(user);
   const auto user_range = largest_range(*users, name, user);
   const auto group_range = largest_range(*groups, name, user);
   if (!user_range || !group_range) return std::nullopt;

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "casemate/guest/agent/keeper_messages.h"
@@ -20,8 +21,12 @@ std::optional<guest::IdRange> largest_range(std::string_view text, std::string_v
 // there is no range of users or none of groups. Never throws.
 std::optional<guest::SubordinateIds> subordinate_ids() noexcept;
 
-// How this user gets more ids than one. Absent where it has them, as root has.
+// How this user gets more ids than one. Absent where it was given them, as root is; that they can
+// be used is only seen by a keeper that does.
 std::optional<Remedy> remedy_for_one_id();
+
+// The name of that user; empty where it has no entry anywhere.
+std::string name_of_user(uid_t user);
 
 // So many ids from here on are in no line of the text and above those that tools give out by
 // themselves.

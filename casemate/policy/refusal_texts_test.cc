@@ -117,6 +117,14 @@ void add_matching(Texts& texts) {
     spec.resources.memory_bytes = stated(64 * kMiB);
     spec.resources.cpu_seconds = stated(10);
   });
+  texts.add_match("9 stated bounds, and why not here",
+                  [](Options&, Declared& declared, Spec& spec) {
+                    declared.enforceable_limits = {Limit::disk};
+                    declared.why_not_enforceable = {{Limit::memory, "no groups here"},
+                                                    {Limit::cpu, "no groups here"}};
+                    spec.resources.memory_bytes = stated(64 * kMiB);
+                    spec.resources.cpu_millis = stated(500);
+                  });
   texts.add_match("hostile names stay on one line", [](Options&, Declared& declared, Spec& spec) {
     declared.name = "li\nnux\x1b[31m";
     spec.kind =

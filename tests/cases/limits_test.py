@@ -47,7 +47,9 @@ class Limits(Case):
         self.assertEqual(result.json["limits_not_held"], ["memory", "cpu"])
         for option in (("--memory", "64M"), ("--cpus", "0.5")):
             refused = self.run_argv([*hidden, *self.argv(*option, program="print('ran')")])
-            self.assertRefused(refused, "SandboxLimitNotEnforceable", option[0][2:5])
+            # With the reason, and where to ask for the rest.
+            self.assertRefused(refused, "SandboxLimitNotEnforceable", option[0][2:5], "something is mounted over",
+                               "`casemate doctor`")
 
     def test_a_size_above_what_the_machine_has_is_refused_with_the_number(self):
         # Where nobody counts memory, no size of it is held.
@@ -66,6 +68,13 @@ class Limits(Case):
                                "    except OSError as e: print(d, errno.errorcode[e.errno])\n", "--disk", "16M")
         self.assertEqual(result.json["stdout"], ". ENOSPC\n/tmp ENOSPC\n/dev/shm ENOSPC\n/var/tmp ENOSPC\n/run EROFS\n")
         self.assertEqual(result.status, 0, result)
+
+    def test_what_does_not_fit_into_the_disk_bound_is_refused_with_the_option(self):
+        big = self.write("big", b"#" * 3_000_000)
+        for how in ({"program": b"#" * 3_000_000}, {"program": "print(1)", "options": ("--file", f"big={big}")}):
+            refused = self.run_argv(self.argv("--disk", "1M", *how.get("options", ()), program=how["program"]))
+            self.assertRefused(refused, "SandboxFileError", "No space left", "raise --disk")
+            self.assertNotIn("--file NAME=PATH", refused.err)
 
     def test_files_that_ran_out_are_named_and_not_the_bytes(self):
         result = self.run_json("for i in range(70000): open(f'/tmp/{i}', 'w').close()")

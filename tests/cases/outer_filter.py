@@ -2,6 +2,8 @@
 
     outer_filter.py engine COMMAND...           the filter of a container's engine: no new namespaces
     outer_filter.py refuse CALL ERRNO COMMAND...  a kernel or an older filter without one system call, by number
+    outer_filter.py clone SETTING COMMAND...     Debian's switch: SETTING stands for
+        /proc/sys/kernel/unprivileged_userns_clone, and with 0 in it nobody makes a user namespace
     outer_filter.py apparmor SETTING COMMAND...  Ubuntu's restriction. SETTING is a file that stands for
         /proc/sys/kernel/apparmor_restrict_unprivileged_userns: with 1 in it nobody but root of the
         machine makes a user namespace, and whatever opens that name finds the file.
@@ -17,7 +19,9 @@ import struct
 import sys
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-NAME = b"/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+# What stands in the way: the setting's name, what it says then, and what a refused program hears.
+WALLS = {"apparmor": (b"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", errno.EACCES),
+         "clone": (b"/proc/sys/kernel/unprivileged_userns_clone", "0", errno.EPERM)}
 CLONE_NEWUSER = 0x10000000
 OPENAT, NEWFSTATAT, READLINK, UNSHARE, CLONE, CLONE3, MOUNT = 257, 262, 89, 272, 56, 435, 165  # x86-64
 ALLOW, NOTIFY, ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
@@ -55,15 +59,15 @@ def engine(argv):
     os.execvp(argv[0], argv)
 
 
-def name_in(pid, address):
+def text_in(pid, address, size):
     try:
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-            return os.pread(memory.fileno(), len(NAME) + 1, address)
+            return os.pread(memory.fileno(), size, address)
     except OSError:
         return b""
 
 
-def answer(listener, setting):
+def answer(listener, wall, setting):
     """One system call of somebody's; False when nobody is left."""
     notice = bytearray(80)
     try:
@@ -72,11 +76,12 @@ def answer(listener, setting):
         return error.errno == errno.EINTR
     identity, pid, _, call, _, _, *arguments = struct.unpack("QIIiIQ6Q", notice)
     error, go_on = 0, 1
+    name, refuses, refusal = wall
     if call == UNSHARE:
         with open(setting) as file:
-            if file.read().strip() == "1":
-                error, go_on = -errno.EACCES, 0
-    elif name_in(pid, arguments[0 if call == READLINK else 1]) == NAME + b"\0":
+            if file.read().strip() == refuses:
+                error, go_on = -refusal, 0
+    elif text_in(pid, arguments[0 if call == READLINK else 1], len(name) + 1) == name + b"\0":
         if call == OPENAT:
             found = os.open(setting, arguments[2] & ~os.O_CREAT)
             try:
@@ -98,7 +103,7 @@ def answer(listener, setting):
     return True
 
 
-def apparmor(setting, argv):
+def behind(wall, setting, argv):
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
@@ -110,7 +115,7 @@ def apparmor(setting, argv):
     _, control, _, _ = ours.recvmsg(1, 64)
     listener = array.array("i", control[0][2])[0]
     # Until the last of them has ended, the ones that outlive the command included.
-    while answer(listener, setting):
+    while answer(listener, wall, setting):
         pass
     os.waitpid(child, 0)
 
@@ -121,4 +126,4 @@ if __name__ == "__main__":
         os.execvp(sys.argv[4], sys.argv[4:])
     if sys.argv[1] == "engine":
         engine(sys.argv[2:])
-    apparmor(sys.argv[2], sys.argv[3:])
+    behind(WALLS[sys.argv[1]], sys.argv[2], sys.argv[3:])

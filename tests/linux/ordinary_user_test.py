@@ -116,6 +116,11 @@ class OrdinaryUser(unittest.TestCase):
         # Programs that are root by their file's mode are not, for somebody who may gain no rights.
         found = self.identity(self.with_subordinate_ids, "setpriv", "--no-new-privs")
         self.assertRegex(found, r"one user id \(newgidmap: .*not permitted.*\)$")
+        # And so does doctor, who looks at the files too: there the range is.
+        argv = self.as_user(f"CASEMATE_STATE_DIR=/tmp/casemate-{self.user}", "setpriv", "--no-new-privs",
+                            self.copy(BUILD / "casemate"), "doctor")
+        said = self.run_argv(self.with_subordinate_ids(argv)).stdout
+        self.assertRegex(said, r"(?m)^weaker   user ids: .*one user id .*\(newgidmap: .*not permitted")
 
     def test_with_one_id_sandboxes_are_what_they_are_as_root(self):
         self.run_suite("linux_sandbox_test", 70, list)

@@ -16,6 +16,7 @@
 #include "casemate/backends/docker/spec_check.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
+#include "casemate/local/diagnosis.h"
 #include "casemate/local/state_directory.h"
 
 namespace casemate {
@@ -170,8 +171,10 @@ BackendProbe DockerBackend::Impl::probe() {
     const std::string hint = error.hint().empty() ? "" : "; " + error.hint();
     // Of one that cannot even be asked there is nothing to say.
     const auto known = engine_.known_facts();
+    const auto* remedy = dynamic_cast<const local::Remedy*>(&error);
     return {.available = false,
             .reason = error.message() + hint,
+            .fix = remedy == nullptr ? "" : remedy->command,
             .engine = known ? known->name : std::string()};
   }
 }

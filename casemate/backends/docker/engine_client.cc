@@ -6,6 +6,7 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -26,9 +27,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "casemate/backends/docker/engine_remedy.h"
 #include "casemate/backends/docker/stream_carrier.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
+#include "casemate/local/diagnosis.h"
+#include "casemate/local/subordinate_ids.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
 
@@ -45,11 +49,16 @@ using sys::UniqueFd;
 constexpr std::uint64_t kMaxReply = 64 * 1024 * 1024;
 constexpr std::uint32_t kMaxHeader = 64 * 1024;
 
-[[noreturn]] void unreachable(const EngineAddress& address, std::string_view why) {
-  throw SandboxUnavailable(
-      fmt::format("the engine at {} cannot be reached: {}", escape_for_display(address.text), why),
+[[noreturn]] void unreachable(const EngineAddress& address, std::string_view why,
+                              const local::Remedy& remedy = {}) {
+  constexpr char kHint[] =
       "start it, or name another (DockerBackendOptions::host); its socket must be this user's to "
-      "write");
+      "write";
+  throw Carrying<SandboxUnavailable, local::Remedy>(
+      SandboxUnavailable(fmt::format("the engine at {} cannot be reached: {}",
+                                     escape_for_display(address.text), why),
+                         remedy.hint.empty() ? kHint : remedy.hint),
+      remedy);
 }
 
 [[noreturn]] void throw_over(const CallControl& control, std::chrono::seconds silence) {
@@ -68,7 +77,12 @@ UniqueFd connect_unix(const EngineAddress& address) {
   name.sun_family = AF_UNIX;
   address.path.copy(name.sun_path, sizeof name.sun_path - 1);
   while (connect(made.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) < 0) {
-    if (errno != EINTR) unreachable(address, std::strerror(errno));
+    const int error = errno;
+    if (error != EINTR) {
+      unreachable(address, std::strerror(error),
+                  remedy_for_socket(address.path, error, local::name_of_user(geteuid()),
+                                    is_engine_installed()));
+    }
   }
   return made;
 }

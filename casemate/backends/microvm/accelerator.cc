@@ -57,34 +57,37 @@ KvmFindings look_at_kvm() noexcept {
   return findings;
 }
 
-KvmState judge(const KvmFindings& findings) {
+KvmState judge(const KvmFindings& findings, const std::string& user) {
   if (!findings.device_exists) {
     return {.reason = "there is no /dev/kvm",
-            .fix =
-                "modprobe kvm_intel || modprobe kvm_amd  # a processor with virtualisation, "
-                "enabled in its firmware; in a virtual machine: nested virtualisation"};
+            .hint =
+                "it takes a processor with virtualisation, enabled in its firmware (in a virtual "
+                "machine: nested virtualisation), and as root: modprobe kvm_intel || modprobe "
+                "kvm_amd",
+            .fix = "modprobe kvm_intel || modprobe kvm_amd"};
   }
   if (findings.open_error == EACCES || findings.open_error == EPERM) {
     return {.reason = "this user may not open /dev/kvm",
-            .fix = "usermod -aG kvm $USER  # as root; then log in again"};
+            .hint = fmt::format("as root: usermod -aG kvm {}; then log in again",
+                                user.empty() ? "the user's name" : user),
+            .fix = user.empty() ? "" : "usermod -aG kvm " + user};
   }
   if (findings.open_error != 0) {
     return {.reason = fmt::format("/dev/kvm cannot be opened: {}",
-                                  std::generic_category().message(findings.open_error)),
-            .fix = ""};
+                                  std::generic_category().message(findings.open_error))};
   }
   if (findings.closed_to_others) {
     return {.reason = "/dev/kvm is root's alone, and machines do not run as root",
+            .hint = "as root: chmod 0666 /dev/kvm",
             .fix = "chmod 0666 /dev/kvm"};
   }
   if (findings.api_version != kApiVersion) {
     return {.reason = fmt::format("/dev/kvm speaks version {}, not {}", findings.api_version,
-                                  kApiVersion),
-            .fix = ""};
+                                  kApiVersion)};
   }
   if (!findings.hardware) {
     return {.reason = "/dev/kvm is there without a processor's virtualisation behind it",
-            .fix = "run on a machine with virtualisation, or with nested virtualisation enabled"};
+            .hint = "run on a machine with virtualisation, or with nested virtualisation enabled"};
   }
   return {.usable = true};
 }

@@ -11,8 +11,11 @@ enum class Accelerator { kvm, tcg };
 // What was found about the former here.
 struct KvmState {
   bool usable = false;
-  // Why not, and what would help; empty where it is usable.
+  // Why not; empty where it is usable.
   std::string reason{};
+  // What would help, for a person, and as a command that needs nothing filled in; empty where there
+  // is none.
+  std::string hint{};
   std::string fix{};
 };
 
@@ -32,6 +35,7 @@ struct KvmFindings {
 };
 
 KvmFindings look_at_kvm() noexcept;
-KvmState judge(const KvmFindings& findings);
+// `user` is the name of this one, empty where it has none.
+KvmState judge(const KvmFindings& findings, const std::string& user);
 
 }  // namespace casemate::microvm

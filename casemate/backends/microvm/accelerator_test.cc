@@ -12,30 +12,32 @@ KvmFindings good() {
 }
 
 TEST(Kvm, IsUsedWhereTheDeviceOpensAndAProcessorIsBehindIt) {
-  const KvmState state = judge(good());
+  const KvmState state = judge(good(), "");
   EXPECT_TRUE(state.usable);
   EXPECT_EQ(state.reason, "");
 }
 
 TEST(Kvm, AMissingDeviceIsNamedWithWhatWouldHelp) {
-  const KvmState state = judge({});
+  const KvmState state = judge({}, "somebody");
   EXPECT_FALSE(state.usable);
   EXPECT_EQ(state.reason, "there is no /dev/kvm");
-  EXPECT_NE(state.fix, "");
+  EXPECT_EQ(state.fix, "modprobe kvm_intel || modprobe kvm_amd");
+  EXPECT_NE(state.hint.find("nested virtualisation"), std::string::npos) << state.hint;
 }
 
 TEST(Kvm, AForbiddenDeviceIsFixedByItsGroup) {
   KvmFindings findings = good();
   findings.open_error = EACCES;
-  const KvmState state = judge(findings);
+  const KvmState state = judge(findings, "somebody");
   EXPECT_FALSE(state.usable);
-  EXPECT_NE(state.fix.find("usermod -aG kvm"), std::string::npos) << state.fix;
+  EXPECT_EQ(state.fix, "usermod -aG kvm somebody");
+  EXPECT_EQ(judge(findings, "").fix, "") << "nobody to put into the group";
 }
 
 TEST(Kvm, ADeviceThatOnlyRootMayOpenIsNotTheHypervisorsToOpen) {
   KvmFindings findings = good();
   findings.closed_to_others = true;
-  const KvmState state = judge(findings);
+  const KvmState state = judge(findings, "");
   EXPECT_FALSE(state.usable);
   EXPECT_EQ(state.fix, "chmod 0666 /dev/kvm");
 }
@@ -43,13 +45,14 @@ TEST(Kvm, ADeviceThatOnlyRootMayOpenIsNotTheHypervisorsToOpen) {
 TEST(Kvm, ADeviceOfAnotherKindIsNoHypervisor) {
   KvmFindings findings = good();
   findings.hardware = false;
-  EXPECT_FALSE(judge(findings).usable);
+  EXPECT_FALSE(judge(findings, "").usable);
+  EXPECT_EQ(judge(findings, "").fix, "") << "no command makes a processor";
   findings = good();
   findings.api_version = 11;
-  EXPECT_FALSE(judge(findings).usable);
+  EXPECT_FALSE(judge(findings, "").usable);
   findings = good();
   findings.open_error = EBUSY;
-  EXPECT_FALSE(judge(findings).usable);
+  EXPECT_FALSE(judge(findings, "").usable);
 }
 
 }  // namespace

@@ -33,6 +33,7 @@
 #include "casemate/images/store.h"
 #include "casemate/images/store_directory.h"
 #include "casemate/local/diagnosis.h"
+#include "casemate/local/subordinate_ids.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
 #include "casemate/sys/staged_file.h"
@@ -122,30 +123,39 @@ void prune_boot_files(int directory) {
 
 [[noreturn]] void refuse(const Missing& missing) {
   throw Carrying<SandboxUnavailable, local::Remedy>(
-      SandboxUnavailable("virtual machines cannot be started here: " + missing.what, missing.fix),
-      {.hint = missing.fix, .command = missing.fix});
+      SandboxUnavailable("virtual machines cannot be started here: " + missing.what, missing.hint),
+      {.hint = missing.hint, .command = missing.fix});
+}
+
+}  // namespace
+
+namespace {
+
+Missing brought_by_root(std::string what, std::string command) {
+  return {std::move(what), "as root: " + command, command};
 }
 
 }  // namespace
 
 Missing missing_of(const Findings& findings, const std::string& kernel_directory) {
   if (findings.qemu.empty()) {
-    return {"there is no qemu-system-x86_64",
-            "apt-get install --no-install-recommends qemu-system-x86"};
+    return brought_by_root("there is no qemu-system-x86_64",
+                           "apt-get install --no-install-recommends qemu-system-x86");
   }
   if (!findings.has_mksquashfs) {
-    return {"there is no mksquashfs", "apt-get install squashfs-tools"};
+    return brought_by_root("there is no mksquashfs", "apt-get install squashfs-tools");
   }
   if (!findings.kernel) {
     // Not installed: a package of a kernel would have this machine start it.
-    return {"there is no kernel for them",
-            fmt::format("cd $(mktemp -d) && apt-get download $(apt-cache depends "
-                        "linux-image-cloud-amd64 | sed -n 's/.*Depends: //p') && dpkg-deb -x "
-                        "linux-image-*-cloud-amd64_*.deb {}",
-                        kernel_directory)};
+    const std::string command = fmt::format(
+        "cd $(mktemp -d) && apt-get download $(apt-cache depends "
+        "linux-image-cloud-amd64 | sed -n 's/.*Depends: //p') && dpkg-deb -x "
+        "linux-image-*-cloud-amd64_*.deb {}",
+        kernel_directory);
+    return {"there is no kernel for them", command, command};
   }
   if (findings.accelerator == Accelerator::kvm && !findings.kvm.usable) {
-    return {findings.kvm.reason, findings.kvm.fix};
+    return {findings.kvm.reason, findings.kvm.hint, findings.kvm.fix};
   }
   return {};
 }
@@ -158,7 +168,8 @@ std::string MicrovmEngine::store() const {
 }
 
 const KvmState& MicrovmEngine::kvm() const {
-  std::call_once(kvm_looked_, [this] { kvm_ = judge(look_at_kvm()); });
+  std::call_once(kvm_looked_,
+                 [this] { kvm_ = judge(look_at_kvm(), local::name_of_user(geteuid())); });
   return kvm_;
 }
 

@@ -25,10 +25,11 @@ struct Findings {
   Accelerator accelerator = Accelerator::tcg;
 };
 
-// The first thing that is missing, for a person, and the command that brings it; empty when nothing
-// is.
+// The first thing that is missing, for a person, and what brings it, as a `local::Remedy`; empty
+// when nothing is.
 struct Missing {
   std::string what;
+  std::string hint;
   std::string fix;
 };
 Missing missing_of(const Findings& findings, const std::string& kernel_directory);

@@ -16,6 +16,7 @@
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/guest_program.h"
 #include "casemate/guest/runtime_rest.h"
+#include "casemate/local/diagnosis.h"
 #include "casemate/local/group_detection.h"
 #include "casemate/local/spec_check.h"
 #include "casemate/sys/file.h"
@@ -101,8 +102,11 @@ Runtime OciEngine::runtime(const CallControl& control) const {
           fmt::format("there is no OCI runtime '{}' here", escape_for_display(setting_)),
           "set the backend's runtime to one that is installed");
     }
-    throw SandboxUnavailable("there is no OCI runtime here, neither crun, runc nor runsc",
-                             "as root: apt-get install crun");
+    const std::string command = "apt-get install crun";
+    const std::string hint = "as root: " + command;
+    throw Carrying<SandboxUnavailable, local::Remedy>(
+        SandboxUnavailable("there is no OCI runtime here, neither crun, runc nor runsc", hint),
+        {.hint = hint, .command = command});
   }
   std::string mark = mark_of(*path);
   if (!asked_ || asked_->path != *path || mark != mark_) {

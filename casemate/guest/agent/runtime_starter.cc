@@ -69,7 +69,9 @@ class RuntimeStarter final : public Starter {
     const CreateSandbox& request = start.request;
     const SandboxIds ids = identity_->pick();
     // A runtime makes pid 1 user 0 of its container; there has to be another for the programs.
-    if (ids.one()) sys::throw_error(EPERM, "finding user ids for a container");
+    if (ids.one()) {
+      sys::throw_error(EPERM, "finding user ids for a container: " + identity_->description());
+    }
     template_->add_work_dir(request.work_dir);
     const std::string group =
         plan_.groups == RuntimeGroups::own ? runtime_group(sandbox.id) : std::string();

@@ -12,6 +12,7 @@
 
 #include "apps/casemate/config.h"
 #include "apps/casemate/console.h"
+#include "apps/casemate/refusal.h"
 #include "apps/casemate/stop_requests.h"
 #include "apps/casemate/values.h"
 #include "apps/casemate/verbs.h"
@@ -135,28 +136,42 @@ int import(const ImageRequest& request, ImageStore& store, bool as_json) {
   }
 }
 
+void write_removed(const std::vector<StoredImage>& removed, bool as_json) {
+  write_all(1, as_json ? json_text(removed) : fmt::format("removed {}\n", removed.size()));
+}
+
+// With the code and the hint of the first.
+Reworded together(const std::vector<Reworded>& failures) {
+  std::string messages;
+  for (const Reworded& failure : failures) {
+    messages += (messages.empty() ? "" : "; ") + failure.message();
+  }
+  return {std::string(failures.front().code()), messages, failures.front().hint()};
+}
+
 int remove_images(const ImageRequest& request, ImageStore& store, bool as_json) {
   std::vector<StoredImage> removed;
   if (request.unused) {
     removed = store.remove_unused();
   } else {
-    // Each that can go goes, and the first that cannot is told.
-    std::exception_ptr failure;
+    // Each that can go goes, and all that cannot are told.
+    std::vector<Reworded> failures;
     for (const std::string& name : request.names) {
       try {
         removed.push_back(store.remove(name));
-      } catch (const SandboxError&) {
-        if (!failure) failure = std::current_exception();
+      } catch (const SandboxError& failure) {
+        failures.push_back(in_words_of_the_command_line(failure));
       }
     }
-    if (failure) {
-      if (!removed.empty() && !as_json) {
-        write_all(1, fmt::format("removed {}\n", removed.size()));
-      }
-      std::rethrow_exception(failure);
+    if (!failures.empty()) {
+      const Reworded all = together(failures);
+      if (removed.empty()) throw all;
+      write_removed(removed, as_json);
+      say_error(all.code(), all.message(), all.hint());
+      return kExitRefused;
     }
   }
-  write_all(1, as_json ? json_text(removed) : fmt::format("removed {}\n", removed.size()));
+  write_removed(removed, as_json);
   return 0;
 }
 
@@ -173,7 +188,13 @@ constexpr VerbSpec kImageVerb = {
         "there.\n"
         "A NAME is an id, its first 12 digits or more, or a reference as `image ls` shows it.\n"
         "\n"
-        "An image that a sandbox uses is not removed (SandboxBusy): end the sandbox first.\n"
+        "For example: casemate image import docker-archive:python.tar\n"
+        "             casemate image import docker.io/library/python:3.13-slim\n"
+        "\n"
+        "An image that a sandbox uses is not removed (SandboxBusy): end the sandbox first. Of "
+        "several\n"
+        "names each that can go goes; then standard output says which, and standard error the "
+        "others.\n"
         "\n"
         "CASEMATE_IMAGE_DIR in the environment names the store's directory (default: "
         "/var/lib/casemate\n"

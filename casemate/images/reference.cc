@@ -30,6 +30,19 @@ bool is_word(char c) { return is_lower_or_digit(c) || (c >= 'A' && c <= 'Z') || 
       "registry reference like docker.io/library/python:3.13-slim is accepted");
 }
 
+// No repository's name begins like that: whoever wrote it meant a file, and left the form out.
+void refuse_bare_path(std::string_view text) {
+  const auto begins = [&](std::string_view with) { return text.starts_with(with); };
+  if (!begins("/") && !begins("./") && !begins("../")) return;
+  const auto ends = [&](std::string_view with) { return text.ends_with(with); };
+  const std::string shown = escape_for_display(text);
+  refuse(
+      text,
+      ends(".tar") || ends(".tar.gz") || ends(".tgz")
+          ? fmt::format("it is a path without its form; did you mean docker-archive:{}?", shown)
+          : fmt::format("it is a path without its form; did you mean dir:{0} or oci:{0}?", shown));
+}
+
 bool is_hex(std::string_view digits) {
   return std::ranges::all_of(
       digits, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
@@ -191,6 +204,7 @@ ImageReference parse_image_reference(std::string_view text) {
       return reference;
     }
     case ImageForm::registry:
+      refuse_bare_path(text);
       if (!text.starts_with(kDigestPrefix)) return parse_registry(text);
       reference.id = take_id(text);
       return reference;

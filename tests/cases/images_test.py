@@ -274,11 +274,31 @@ class TheVerb(ImageCase):
         self.assertRefused(self.image("rm", image.id), "SandboxImageInvalid", "no image")
         self.assertEqual(self.image("rm", "--unused").text, "removed 0\n")
 
+    def test_of_several_names_each_that_cannot_go_is_told_and_each_that_can_goes(self):
+        unknown = self.image("rm", "no/a:1", "no/b:1", "no/c:1")
+        self.assertRefused(unknown, "SandboxImageInvalid", "no/a:1", "no/b:1", "no/c:1")
+        for as_json in (False, True):
+            with self.subTest(as_json=as_json):
+                image = Image([tar_of(lambda tar: tar_file(tar, "etc/x", b"x"))])
+                self.image("import", image.write_layout(self.dir / f"layout-{as_json}"))
+                result = self.image("rm", "no/a:1", image.id, "no/b:1", *(["--json"] if as_json else []))
+                self.assertRefused(result, "SandboxImageInvalid", "no/a:1", "no/b:1")
+                if as_json:
+                    self.assertEqual([each["id"] for each in result.json], [image.id])
+                else:
+                    self.assertEqual(result.text, "removed 1\n")
+                self.assertEqual(self.listed(), [])
+
+    def test_help_shows_how_an_image_is_imported(self):
+        self.assertRegex(self.image("--help").text, r"casemate image import docker-archive:\S+\n")
+
     def test_a_line_that_fits_nothing_is_refused(self):
         for words, part in (((), "import REF"), (("imprt", "x"), "import"), (("import",), "needs a reference"),
                             (("import", "a", "b"), "one reference"), (("ls", "x"), "lists all"), (("rm",), "--unused"),
                             (("rm", "x", "--unused"), "alone"), (("import", "host"), "used where it is"),
-                            (("import", "dir:/usr"), "used where it is")):
+                            (("import", "dir:/usr"), "used where it is"),
+                            (("import", "/x/py.tar"), "did you mean docker-archive:/x/py.tar?"),
+                            (("import", "./py"), "did you mean dir:./py or oci:./py?")):
             with self.subTest(words=words):
                 self.assertRefused(self.image(*words), "InvalidArgument", part)
 

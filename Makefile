@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run examples test mcp-clients asan tsan fuzz format format-check lint bench install package program soak
+.PHONY: help run examples test mcp-clients asan tsan fuzz format format-check lint bench install package program soak mutants
 
 PREFIX ?= /usr/local
 
@@ -44,6 +44,12 @@ fuzz: ## every fuzzer for FUZZ_SECONDS (60); prints what each reached
 	@scripts/bootstrap fuzz
 	@scripts/build fuzz --target casemate_fuzzers
 	@scripts/fuzz
+
+mutants: ## flip comparisons and plant faults, for an hour or more; each must turn a test or a fuzzer red
+	@scripts/bootstrap test
+	@scripts/bootstrap fuzz
+	@scripts/mutate
+	@scripts/plant_mutants
 
 soak: ## kill hosts and keepers at every system call and run hostile programs, for minutes
 	@scripts/bootstrap test

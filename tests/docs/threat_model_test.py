@@ -9,6 +9,8 @@ PAGE = (ROOT / "docs/threat-model.md").read_text()
 
 # `Suite.Name` of GoogleTest, `test_name` of a Python test.
 NAMED = re.compile(r"`([A-Z]\w+\.[A-Z]\w+|test_\w+)`")
+# What cannot be shown says why, in so many words.
+UNTESTED = re.compile(r"\(no test: (?:\S+\s+){2,}[^)]*\)")
 
 
 def section(title):
@@ -17,6 +19,11 @@ def section(title):
 
 def bullets(text):
     return re.findall(r"^- .*(?:\n  .*)*", text, re.M)
+
+
+def rows(text):
+    """Of its table, without the head."""
+    return [line for line in text.splitlines() if line.startswith("|")][2:]
 
 
 def tests_there_are():
@@ -38,10 +45,22 @@ class ThreatModel(unittest.TestCase):
         self.assertEqual(sorted(named - tests_there_are()), [])
 
     def test_every_claim_names_a_test(self):
-        rows = [row for row in section("What holds").splitlines() if row.startswith("|")][2:]
-        self.assertGreater(len(rows), 10)
-        claims = rows + bullets(section("The rungs, in words")) + bullets(section("Lines that are yours to draw"))
-        self.assertEqual([claim for claim in claims if not NAMED.search(claim)], [])
+        claims = rows(section("What holds"))
+        self.assertGreater(len(claims), 10)
+        claims += rows(section("What each rung must show"))
+        for title in ("The rungs, in words", "Lines that are yours to draw", "Host tools", "What does not"):
+            self.assertGreater(len(bullets(section(title))), 2, title)
+            claims += bullets(section(title))
+        self.assertEqual([claim for claim in claims if not NAMED.search(claim) and not UNTESTED.search(claim)], [])
+
+    def test_what_holds_is_shown(self):
+        """A reason instead of a test is for what is not claimed."""
+        self.assertEqual([row for row in rows(section("What holds")) if not NAMED.search(row)], [])
+
+    def test_a_reason_is_more_than_a_word(self):
+        self.assertTrue(UNTESTED.search("x (no test: nothing is claimed)."))
+        for wrong in ("(no test)", "(no test: )", "(no test: no)", "no test: nothing is claimed"):
+            self.assertFalse(UNTESTED.search(wrong), wrong)
 
     def test_it_knows_every_rung(self):
         header = (ROOT / "casemate/core/vocabulary.h").read_text()

@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
+#include "casemate/base/digest.h"
 #include "tests/linux/linux_test.h"
 
 namespace casemate::linux_tests {
@@ -404,6 +406,44 @@ TEST_F(LinuxConfinement, ASetUserIdProgramGivesNothing) {
   const std::string ids = output(shell("su --help >/dev/null 2>&1; passwd -S root 2>&1; id -u"));
   EXPECT_THAT(ids, HasSubstr("1000\n"));
   EXPECT_EQ(output(shell("grep ' /usr ' /proc/self/mounts | grep -c 'ro,.*nosuid'")), "1\n");
+}
+
+// What the threat model says is not held apart.
+TEST_F(LinuxConfinement, CallsOfOneSandboxMeetInItsHomeAndOnItsLoopback) {
+  const auto one = sandbox().open_call({}, {});
+  const auto two = sandbox().open_call({}, {});
+  const auto serving = one->start(python("import os, socket\n"
+                                         "server = socket.create_server(('127.0.0.1', 0))\n"
+                                         "with open('/home/user/new', 'w') as f:\n"
+                                         "    f.write(str(server.getsockname()[1]))\n"
+                                         "os.rename('/home/user/new', '/home/user/port')\n"
+                                         "server.accept()[0].sendall(b'met')\n"),
+                                  {});
+  EXPECT_EQ(two->exec(python("import os, socket\n"
+                             "while not os.path.exists('/home/user/port'): os.sched_yield()\n"
+                             "port = int(open('/home/user/port').read())\n"
+                             "print(socket.create_connection(('127.0.0.1', port)).recv(9))"),
+                      {})
+                .stdout,
+            "b'met'\n");
+  EXPECT_EQ(serving->wait({}).exit_code, 0);
+}
+
+TEST_F(LinuxConfinement, WhatTheMachineHasUnderUsrCanBeRead) {
+  std::ifstream here("/usr/bin/env", std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(here), {}};
+  ASSERT_FALSE(bytes.empty());
+  EXPECT_EQ(output(python("import hashlib\n"
+                          "print(hashlib.sha256(open('/usr/bin/env', 'rb').read()).hexdigest())")),
+            sha256_hex(bytes) + "\n");
+}
+
+TEST_F(LinuxConfinement, WhatAProgramSaysOfItselfIsItsOwnWord) {
+  const ExecResult result =
+      run(python("import sys\nprint('Traceback: all is lost', file=sys.stderr)\nprint('42')"));
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.stdout, "42\n");
+  EXPECT_EQ(result.stderr, "Traceback: all is lost\n");
 }
 
 TEST_F(LinuxConfinement, NoWayOutOfTheNetworkButItsOwnLoopback) {

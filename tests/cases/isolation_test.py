@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from harness import PROGRAM, Case
+from harness import NEEDS_ROOT, PROGRAM, Case
 
 
 class Isolation(Case):
@@ -76,6 +76,31 @@ class Isolation(Case):
         gone.mkdir()
         argv = self.argv(program="print('fine')")
         result = self.run_argv(["sh", "-c", f"cd '{gone}' && rmdir '{gone}' && exec \"$0\" \"$@\"", *argv])
+        self.assertEqual((result.status, result.text), (0, "fine\n"), result)
+
+    @NEEDS_ROOT
+    def test_iso_13_a_directory_of_another_user_or_of_layers_is_no_matter(self):
+        """ISO-13: the caller's, and the state's."""
+        layers = self.dir / "layers"
+        layers.mkdir()
+        # In a mount namespace of the test's own.
+        prepare = (f"mount -t tmpfs none {layers} && mkdir {layers}/low {layers}/up {layers}/work {layers}/all && mount -t "
+                   f"overlay none -o lowerdir={layers}/low,upperdir={layers}/up,workdir={layers}/work {layers}/all")
+        argv = self.argv("--output", "o", "--out-dir", f"{layers}/all/out", program="open('o', 'w').write('x'); print('fine')")
+        inside = f'{prepare} && cd {layers}/all && "$0" "$@" && cat {layers}/up/out/o'
+        result = self.run_argv(["unshare", "--mount", "sh", "-c", inside, *argv],
+                               env={"CASEMATE_STATE_DIR": f"{layers}/all/state"})
+        self.assertEqual((result.status, result.text), (0, "fine\nx"), result)
+        # Of root, and to be read and not written by whoever runs it.
+        self.dir.chmod(0o755)
+        program = self.write("program.py", "print('fine')")
+        copied = self.dir / "casemate"
+        shutil.copy(PROGRAM, copied)
+        theirs = self.dir / "theirs"
+        theirs.mkdir()
+        os.chown(theirs, 12345, 12345)
+        result = self.run_argv(["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", copied, "run", program],
+                               env={"CASEMATE_STATE_DIR": str(theirs / "state")}, cwd=self.dir)
         self.assertEqual((result.status, result.text), (0, "fine\n"), result)
 
     def test_iso_15_walking_round_the_language_meets_the_same_wall(self):

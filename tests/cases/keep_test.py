@@ -58,6 +58,16 @@ class Keep(Kept):
         self.nothing_is_left_in_the_state_root()
         self.assertEqual(cgroups_of(identifier), [])
 
+    def test_LC_16_a_run_that_only_calls_host_tools_is_in_use(self):
+        """LC-16"""
+        result = self.keep("import casemate_tools, time\n"
+                           "until = time.monotonic() + 1\n"
+                           "while time.monotonic() < until: casemate_tools.call('one')\n"
+                           "print('alive')", "t", "--idle-ttl", "0.2", "--host-tool", "one=echo 1",
+                           "--max-host-tool-calls", "100000")
+        self.assertEqual(result.json["stdout"], "alive\n", result)
+        self.wait_until_none_is_listed()
+
     def test_LC_04_a_killed_run_leaves_what_was_kept_and_nothing_of_its_call(self):
         """LC-04"""
         self.keep("open('/home/user/kept', 'w').write('here')")

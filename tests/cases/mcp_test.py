@@ -445,6 +445,37 @@ class Files(McpCase):
         client = self.initialised("--timeout", 0.5)
         self.assertEqual(client.call("while True: pass")["structuredContent"]["status"], "timed_out")
 
+    def test_iso_17_each_policy_of_the_host_refuses_before_anything_is_served(self):
+        """ISO-17"""
+        (self.dir / "in").mkdir()
+        for code, options in (
+                ("SandboxCapabilityDenied", ("--deny-capability", "exec")),
+                ("SandboxCapabilityDenied", ("--deny-capability", "files_out", "--out-dir", self.out)),
+                ("SandboxIdentityDenied", ("--deny-identity", "app", "--host-tool", "x=cat")),
+                ("SandboxTransferLimitsNotPermitted", ("--files-in-limit", "8G,32G,64", "--files", self.dir / "in")),
+                ("SandboxTransferLimitsNotPermitted", ("--files-out-limit", "8G,32G,8", "--out-dir", self.out)),
+                ("SandboxBackendNotPermitted", ("--min-isolation", "vm"))):
+            for check in ((), ("--check",)):
+                with self.subTest(code=code, options=options, check=check):
+                    result = self.run_argv(self.mcp_argv(*check, *options))
+                    self.assertRefused(result, code)
+                    self.assertEqual(result.out, b"")
+        self.assertNothingStarted()
+
+    def test_iso_17_a_cap_refuses_in_a_call(self):
+        """ISO-17"""
+        (self.dir / "in").mkdir()
+        (self.dir / "in" / "big").write_bytes(b"x" * 2048)
+        client = self.initialised("--files", self.dir / "in", "--files-in-limit", "1K,8K,4", "--out-dir", self.out,
+                                  "--files-out-limit", "1K,8K,1")
+        result = client.request("tools/call", {"name": "execute_code", "arguments": {"code": "print(1)", "files": ["big"]}})
+        self.assertTrue(result["result"]["isError"], result)
+        self.assertIn("1024 bytes", result["result"]["content"][0]["text"])
+        result = client.request("tools/call", {"name": "execute_code", "arguments": {
+            "code": "open('o', 'w').write('x' * 2048)", "outputs": ["o"]}})["result"]
+        self.assertEqual(result["structuredContent"]["error"]["code"], "SandboxTransferCapExceeded", result)
+        self.assertNothingLanded()
+
     def test_check_serves_nothing(self):
         result = self.run_argv(self.mcp_argv("--check", "--out-dir", self.out))
         self.assertEqual((result.status, result.out), (0, b""), result)

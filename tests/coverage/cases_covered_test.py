@@ -13,10 +13,15 @@ ID = r"[A-Z]{2,4}-\d{2}"
 
 
 def parse(text):
-    """({ids that need a test}, {left out id: reason}); raises ValueError for a malformed line."""
+    """({ids that need a test}, {left out id: reason}); raises ValueError for a malformed line.
+
+    A part of a recipe that is left out (`ID+`) is of an id that stands above it."""
     wanted, left_out = [], {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
+            continue
+        part = re.fullmatch(rf"({ID})\+  \S[^:]*: \S.*", line)
+        if part and part[1] in wanted:
             continue
         match = re.fullmatch(rf"({ID})(?:  (\S[^:]*): (\S.*))?", line)
         if not match:
@@ -65,7 +70,8 @@ class TheCheckItself(unittest.TestCase):
     def test_a_left_out_case_needs_a_reason(self):
         self.assertEqual(parse("# x\n\nEX-15  docker: needs an engine\nEX-01\n"),
                          (["EX-01"], {"EX-15": "needs an engine"}))
-        for line in ("EX-15  docker", "EX-15  docker:", "EX-15  docker: ", "EX-15  : why", "EX-1",
+        self.assertEqual(parse("EX-01\nEX-01+  docker: needs an engine\n"), (["EX-01"], {}))
+        for line in ("EX-01+  docker: the id is not above", "EX-01\nEX-01+", "EX-01\nEX-01+  docker", "EX-15  docker", "EX-15  docker:", "EX-15  docker: ", "EX-15  : why", "EX-1",
                      "EX-01\nEX-01"):
             with self.subTest(line=line):
                 self.assertRaises(ValueError, parse, line)

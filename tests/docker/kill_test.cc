@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "casemate/backends/docker/guest_volume.h"
+#include "casemate/backends/docker/labels.h"
 #include "casemate/core/errors.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
@@ -147,6 +148,7 @@ void await_nothing(DockerBackend& backend, const std::function<bool()>& is_empty
   }
 }
 
+// LC-06: what brings the guest program to the engine, a container of its own and a volume, too.
 TEST_P(DockerKill, AHostThatIsKilledAtAnyRequestLeavesNothing) {
   constexpr int kFarMoreThanThereAre = 60;
   using When = Between::When;
@@ -157,6 +159,8 @@ TEST_P(DockerKill, AHostThatIsKilledAtAnyRequestLeavesNothing) {
                When::after_the_engine_answered};
   }
   const std::string engine_socket = engine_under_test(GetParam()).address.substr(7);
+  bool left_a_helper = false;
+  bool left_a_volume = false;
   for (const When when : moments) {
     int number = 1;
     for (; number < kFarMoreThanThereAre; ++number) {
@@ -179,6 +183,12 @@ TEST_P(DockerKill, AHostThatIsKilledAtAnyRequestLeavesNothing) {
       const std::string said = host.hear();
       host.end();
       EXPECT_TRUE(said == "works\n" || (said.empty() && between.acted())) << said;
+      const bool brings = number % 2 == 0 && said.empty();
+      for (const docker::Container& left : containers()) {
+        left_a_helper |= left.name.ends_with(docker::kHelperSuffix);
+      }
+      const bool volume = brings && engine().volume_is_there(docker::guest_volume(), {});
+      left_a_volume |= volume;
       backend().dispose_scope("scope", "thread");
       if (when == When::while_the_engine_works) {
         await_nothing(backend(), [&] { return containers().empty(); });
@@ -188,12 +198,22 @@ TEST_P(DockerKill, AHostThatIsKilledAtAnyRequestLeavesNothing) {
       for (const auto& left : std::filesystem::directory_iterator(state_ / "docker/places", none)) {
         ADD_FAILURE() << left.path() << " is left";
       }
+      // However much of it is filled: the next makes it whole, and there is one.
+      if (volume && GetParam() == "docker") {
+        const auto next = backend().acquire(key(), spec(), {});
+        EXPECT_EQ(next->exec(shell("echo whole"), {}).stdout, "whole\n");
+        EXPECT_EQ(backend().dispose(key()), 1);
+        EXPECT_EQ(engine().list_volumes(std::string(docker::kGuestLabel), {}),
+                  std::vector<std::string>{docker::guest_volume()});
+      }
       if (testing::Test::HasFailure()) return;
       if (!between.acted()) break;
     }
     EXPECT_LT(number, kFarMoreThanThereAre);
     EXPECT_GT(number, 5);
   }
+  EXPECT_TRUE(left_a_helper) << "no kill came while there was one";
+  EXPECT_TRUE(left_a_volume) << "no kill came while there was one";
 }
 
 // The requests are the same with Podman, which takes a second for each.

@@ -161,6 +161,7 @@ TEST_F(LinuxCrash, ADisposeAfterAWipeIsQuiet) {
   while (!control_groups_of(id).empty() && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(1ms);
   }
+  EXPECT_EQ(control_groups_of(id), std::vector<std::string>{});
 }
 
 // LC-08

@@ -2,6 +2,7 @@
 
 // A backend with a warm pool of one sandbox and one held interpreter, beside one without.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/times.h>
 
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "casemate/backends/linux/linux_backend.h"
+#include "casemate/core/vocabulary.h"
 #include "casemate/kinds/codeact/run.h"
 #include "tests/linux/linux_test.h"
 
@@ -84,7 +86,7 @@ class WarmPoolTest : public LinuxTest {
     }
     return text;
   }
-  // What the program says, with its call's id taken out.
+  // What the program says and what became of it, with its call's id taken out.
   static std::string say(Sandbox& sandbox, std::string_view code) {
     const auto call = sandbox.open_call({.expects = program()}, {});
     call->write_file(program().path, code, call->directory(), {});
@@ -93,6 +95,9 @@ class WarmPoolTest : public LinuxTest {
     std::string text = result.stdout + result.stderr;
     text += result.exit_code ? "exit " + std::to_string(*result.exit_code)
                              : "signal " + result.signal.value_or("none");
+    text += fmt::format(", {}, limit {}", to_string(result.outcome),
+                        result.limit ? to_string(*result.limit) : "none");
+    if (!result.stopped_known) text += ", its end not known";
     return without_call_id(std::move(text), call->id());
   }
   // Whether the program had been started before its file was there: the pool's share of the run.

@@ -2,9 +2,13 @@
 
 #include "tests/linux/warm_pool.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,6 +68,9 @@ TEST_F(WarmPoolTest, AnInterpreterThatWaitedIsToItsProgramLikeAFreshOne) {
   for (const std::string_view code : {
            "import sys; print(sys.argv, sys.orig_argv, sys.path, sys.flags, sys.executable)",
            "print(__name__, __file__, __spec__, __loader__.__class__, __builtins__)",
+           "import __main__, sys\n"
+           "print(sorted((k, type(v).__name__) for k, v in vars(__main__).items()),"
+           " vars(__main__) is globals(), sys.modules['__main__'] is __main__, __main__)",
            "import sys; print(sorted(sys.modules), sys.path_importer_cache.get(__file__, 0))",
            "import os; print(sorted(os.environ.items()), os.getcwd(), oct(os.umask(0)))",
            "import os; print(open('/proc/self/cmdline').read(), open('/proc/self/comm').read())",
@@ -106,6 +113,34 @@ TEST_F(WarmPoolTest, AnInterpreterThatWaitedIsToItsProgramLikeAFreshOne) {
   }
 }
 
+// In memory and processor time, each within what two runs of one program differ by here.
+TEST_F(WarmPoolTest, WhatAProgramOfOneThatWaitedSpendsIsCountedLikeThatOfAFreshOne) {
+  constexpr std::int64_t kMemory = 48 << 20;
+  constexpr std::int64_t kMemoryApart = 12 << 20;
+  constexpr std::chrono::milliseconds kCpu{300};
+  constexpr std::chrono::milliseconds kCpuApart{150};
+  const std::string code = fmt::format(
+      "import time\n"
+      "begun = time.process_time()\n"
+      "held = bytearray(b'x') * {}\n"
+      "while time.process_time() < begun + {}: pass\n",
+      kMemory, std::chrono::duration<double>(kCpu).count());
+  const auto held = pooled_sandbox();
+  const auto fresh = backend().acquire(key("fresh"), spec(), {});
+  const ExecResult first = run_program(*held, code);
+  const ExecResult second = run_program(*fresh, code);
+  for (const ExecResult* result : {&first, &second}) {
+    EXPECT_EQ(result->outcome, Outcome::exited);
+    EXPECT_EQ(result->limit, std::nullopt);
+    EXPECT_GE(result->cpu, kCpu);
+    EXPECT_GE(result->peak_memory, std::uint64_t{kMemory});
+  }
+  EXPECT_LT(std::chrono::abs(first.cpu - second.cpu), kCpuApart);
+  EXPECT_LT(std::abs(static_cast<std::int64_t>(first.peak_memory) -
+                     static_cast<std::int64_t>(second.peak_memory)),
+            kMemoryApart);
+}
+
 TEST_F(WarmPoolTest, TwoThatWaitedDoNotShareTheirSeeds) {
   const auto held = pooled_sandbox();
   const std::string code = "import random; print(hash('x'), random.random())";
@@ -126,6 +161,8 @@ TEST_F(WarmPoolTest, TimeAndProcessorTimeCountFromWhenTheProgramIsThere) {
   EXPECT_EQ(result.outcome, Outcome::exited);
   EXPECT_LT(result.wall, std::chrono::seconds(1));
   EXPECT_GT(result.peak_memory, 1U << 20) << "what the interpreter had taken is its program's";
+  EXPECT_GT(result.cpu, std::chrono::nanoseconds{0});
+  EXPECT_LT(result.cpu, std::chrono::seconds(1)) << "nothing of what was before";
   wait_until_warm();
   const auto second = held->open_call({.expects = program()}, {});
   second->write_file(program().path, std::string_view("while True: pass"), second->directory(), {});

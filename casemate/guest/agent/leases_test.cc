@@ -8,6 +8,11 @@
 
 #include <array>
 #include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "casemate/guest/agent/keeper_messages.h"
@@ -42,6 +47,31 @@ class NoDescriptorLeft {
 bool is_readable(int descriptor) {
   pollfd entry{descriptor, POLLIN, 0};
   return poll(&entry, 1, 0) > 0;
+}
+
+// Of the timers of this process, by /proc.
+std::multiset<int> clocks_of_timers() {
+  std::multiset<int> clocks;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream text(entry.path());
+    for (std::string word; text >> word;) {
+      int clock = -1;
+      if (word == "clockid:" && text >> clock) clocks.insert(clock);
+    }
+  }
+  return clocks;
+}
+
+// Idle time is of no clock that somebody may set, and goes on while the machine sleeps.
+TEST(Leases, ClocksThatJumpCountNoIdleTime) {
+  const Scratch scratch;
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sys::bind_to_path(socket.get(), (scratch / "leases").native());
+  auto [first, firsts_end] = sys::socket_pair(sys::SocketType::stream);
+  ASSERT_EQ(clocks_of_timers(), std::multiset<int>{});
+  const Leases leases(std::move(socket), std::move(firsts_end), 600'000);
+  // The other waits a moment where descriptors ran out.
+  EXPECT_EQ(clocks_of_timers(), (std::multiset<int>{CLOCK_MONOTONIC, CLOCK_BOOTTIME}));
 }
 
 TEST(Leases, OneThatNoDescriptorIsLeftForIsTakenLaterAndNobodySpinsUntilThen) {

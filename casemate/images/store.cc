@@ -307,8 +307,9 @@ void ImageStore::Impl::unpack(ImageSource& source, const CallControl& control) {
   TarBounds left = options_.bounds;
   TreeWriter writer(root.get());
   for (std::size_t number = 0; number < diff_ids.size(); ++number) {
-    tell(fmt::format("unpacking layer {} of {}", number + 1, diff_ids.size()));
     const SourceLayer layer = source.open_layer(number);
+    tell(fmt::format("unpacking layer {} of {}, {:.1f} MiB", number + 1, diff_ids.size(),
+                     static_cast<double>(sys::status_of(layer.file.get()).st_size) / (1 << 20)));
     TarStream stream(layer.file.get(), left, control);
     writer.add_layer(stream);
     const TarSums sums = stream.finish();

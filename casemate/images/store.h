@@ -29,7 +29,8 @@ struct ImageStoreOptions {
   TarBounds bounds{.max_bytes = 32ULL << 30U, .max_entries = 2000000};
   // A name looked up on PATH, or a path.
   std::string skopeo = "skopeo";
-  // Told what is being done with an image, one line of valid UTF-8 a step, from the calling thread.
+  // Told what is being done with an image, one line of valid UTF-8 a step, of a layer with its size
+  // as it lies there, from the calling thread.
   std::function<void(std::string_view)> progress{};
   // What goes by itself, when another image was unpacked: never one that a sandbox runs from.
   CollectionRule collection{};

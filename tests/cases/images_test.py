@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import pty
 import platform
 import shutil
 import subprocess
@@ -288,6 +289,29 @@ class TheVerb(ImageCase):
                 else:
                     self.assertEqual(result.text, "removed 1\n")
                 self.assertEqual(self.listed(), [])
+
+    def test_progress_is_for_terminals(self):
+        image = Image([tar_of(lambda tar: tar_file(tar, "etc/x", os.urandom(3 << 20))), tar_of(lambda tar: tar_file(tar, "etc/y", b"y"))])
+        reference = image.write_layout(self.dir / "layout")
+        argv = [str(PROGRAM), "image", "import", str(reference)]
+        ours, theirs = pty.openpty()
+        process = self.start(argv, stderr=theirs)
+        os.close(theirs)
+        said = b""
+        try:
+            while part := os.read(ours, 4096):
+                said += part
+        except OSError:  # EIO, when nobody has the other end any more
+            pass
+        os.close(ours)
+        self.assertEqual(process.wait(), 0, said)
+        lines = said.decode().splitlines()
+        self.assertEqual([line for line in lines if "unpacking layer" in line],
+                         ["casemate: unpacking layer 1 of 2, 3.0 MiB", "casemate: unpacking layer 2 of 2, 0.0 MiB"], lines)
+        self.assertEqual(self.image("rm", image.id).status, 0)
+        # Into a pipe: nothing but what is wanted.
+        result = self.run_argv(argv)
+        self.assertEqual((result.status, result.text, result.err), (0, image.id + "\n", ""), result)
 
     def test_help_shows_how_an_image_is_imported(self):
         self.assertRegex(self.image("--help").text, r"casemate image import docker-archive:\S+\n")

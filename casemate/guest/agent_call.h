@@ -25,7 +25,7 @@ namespace casemate::guest {
 class AgentProcess;
 
 // One control connection and what is attached by it. See `Call`.
-class AgentCall : public Call {
+class AgentCall final : public Call {
  public:
   // Reads the guest's answer; throws as `Sandbox::open_call`.
   AgentCall(AskedCall asked, std::shared_ptr<const AgentSandboxParts> parts,

@@ -72,17 +72,17 @@ bool wait_for(int descriptor, EngineClient::Pending& ended, const CallControl& c
 std::shared_ptr<const HeldContainer> DockerBackend::Impl::create(const Wanted& wanted,
                                                                  const CallControl& control) {
   const SandboxSpec& spec = wanted.spec;
-  Record record{.key = wanted.key,
-                .kind = spec.kind,
-                .fingerprint = wanted.fingerprint,
-                .image = spec.image_id.value_or(spec.image.value_or(options_.image)),
-                .environment = wanted.image.environment,
-                .work_dir = spec.work_dir,
-                .labels = spec.labels,
-                .limits_not_held = limits_not_held(spec.resources, declarations()),
-                .created = now_in_seconds(),
-                .place = random_hex(8),
-                .home = places().home()};
+  const Record record{.key = wanted.key,
+                      .kind = spec.kind,
+                      .fingerprint = wanted.fingerprint,
+                      .image = spec.image_id.value_or(spec.image.value_or(options_.image)),
+                      .environment = wanted.image.environment,
+                      .work_dir = spec.work_dir,
+                      .labels = spec.labels,
+                      .limits_not_held = limits_not_held(spec.resources, declarations()),
+                      .created = now_in_seconds(),
+                      .place = random_hex(8),
+                      .home = places().home()};
   // Of what was ended: under the lock nobody else makes one.
   clear_places(wanted.digest);
   auto labels = labels_of(wanted.key, spec, wanted.fingerprint);

@@ -28,7 +28,7 @@ local::LocalOptions local_options(const MicrovmBackendOptions& options) {
 
 }  // namespace
 
-MicrovmBackend::MicrovmBackend(MicrovmBackendOptions options)
+MicrovmBackend::MicrovmBackend(const MicrovmBackendOptions& options)
     : LocalBackend(std::make_shared<microvm::MicrovmEngine>(options), local_options(options)) {}
 
 }  // namespace casemate

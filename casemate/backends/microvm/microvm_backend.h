@@ -57,7 +57,7 @@ struct MicrovmBackendOptions {
 // how long a sandbox lives, at `LocalBackend`.
 class MicrovmBackend final : public local::LocalBackend {
  public:
-  explicit MicrovmBackend(MicrovmBackendOptions options = {});
+  explicit MicrovmBackend(const MicrovmBackendOptions& options = {});
 };
 
 }  // namespace casemate

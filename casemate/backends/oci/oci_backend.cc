@@ -26,7 +26,7 @@ std::string default_directory() {
 
 }  // namespace
 
-OciBackend::OciBackend(OciBackendOptions options)
+OciBackend::OciBackend(const OciBackendOptions& options)
     : LocalBackend(
           std::make_shared<oci::OciEngine>(
               options.runtime, search_path(),

@@ -51,7 +51,7 @@ struct OciBackendOptions {
 // for its version at the first acquire, and again when its file has changed.
 class OciBackend final : public local::LocalBackend {
  public:
-  explicit OciBackend(OciBackendOptions options = {});
+  explicit OciBackend(const OciBackendOptions& options = {});
 };
 
 }  // namespace casemate

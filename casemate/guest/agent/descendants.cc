@@ -6,11 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <csignal>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "casemate/sys/error.h"
@@ -23,12 +24,19 @@ struct CloseDirectory {
   void operator()(DIR* stream) const { closedir(stream); }
 };
 
+// 0 where there is none.
+pid_t leading_number(std::string_view text) {
+  pid_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
 // Parent of each process there is.
 std::map<pid_t, pid_t> all_parents() {
   std::map<pid_t, pid_t> parents;
   const std::unique_ptr<DIR, CloseDirectory> proc(opendir("/proc"));
   while (const dirent* entry = proc ? readdir(proc.get()) : nullptr) {
-    const int pid = std::atoi(entry->d_name);
+    const pid_t pid = leading_number(entry->d_name);
     if (pid <= 0) continue;
     std::string text;
     try {
@@ -40,7 +48,7 @@ std::map<pid_t, pid_t> all_parents() {
     // "pid (name) state parent ...", and the name may hold anything.
     const std::size_t after_name = text.rfind(')');
     if (after_name == std::string::npos || after_name + 4 >= text.size()) continue;
-    parents[pid] = std::atoi(text.c_str() + after_name + 4);
+    parents[pid] = leading_number(std::string_view(text).substr(after_name + 4));
   }
   return parents;
 }

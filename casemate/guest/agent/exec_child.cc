@@ -102,6 +102,8 @@ void prepare(const ChildDescriptors& descriptors, Place& place) noexcept {
   using Stage = ChildReport::Stage;
   const int report = descriptors.report;
   const int in = input == Input::piped ? descriptors.in : descriptors.no_input;
+  // A program that stays has no input to be piped.
+  // NOLINTNEXTLINE(clang-analyzer-unix.StdCLibraryFunctions)
   if (dup2(in, 0) < 0 || dup2(descriptors.out, 1) < 0 || dup2(descriptors.err, 2) < 0) {
     give_up(report, Stage::prepare, errno);
   }
@@ -155,12 +157,16 @@ struct OrderHead {
 
 pid_t start_program(const ProgramImage& image, int directory, Input input,
                     const ChildDescriptors& descriptors, Place& place) noexcept {
-  // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork): what it warns of is meant.
+  // What they warn of is meant.
+  // NOLINTBEGIN(clang-analyzer-security.insecureAPI.vfork, clang-analyzer-unix.Vfork,
+  // bugprone-unsafe-functions, cert-msc24-c, cert-msc33-c)
   const pid_t pid = vfork();
   if (pid == 0) {
     prepare(descriptors, place);
     become_program(image, directory, input, descriptors);
   }
+  // NOLINTEND(clang-analyzer-security.insecureAPI.vfork, clang-analyzer-unix.Vfork,
+  // bugprone-unsafe-functions, cert-msc24-c, cert-msc33-c)
   // The memory was shared, and a change of user sets it to fs.suid_dumpable.
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   return pid;

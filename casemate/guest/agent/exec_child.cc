@@ -17,6 +17,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "casemate/guest/protocol.h"
@@ -148,6 +149,8 @@ struct OrderHead {
     const Exec request = decode_exec(text);
     const ProgramImage image(request.argv, request.environment);
     become_program(image, message.descriptors.front().get(), head.input, descriptors);
+  } catch (const std::system_error& error) {
+    give_up(descriptors.report, ChildReport::Stage::prepare, error.code().value());
   } catch (const std::exception&) {
     give_up(descriptors.report, ChildReport::Stage::prepare, ENOMEM);
   }

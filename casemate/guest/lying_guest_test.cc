@@ -237,6 +237,21 @@ TEST_F(LyingGuest, AGuestThatClosesOrFailsInsteadOfOpeningIsUnavailable) {
   EXPECT_NE(logged.find("\\x1b[2J"), std::string::npos) << logged;
 }
 
+// As a guest does that cannot even serve a call: it says so, hears nothing and goes.
+TEST_F(LyingGuest, WhatWasSaidBeforeTheRequestCameIsHeard) {
+  parts_.connect = [](const CallControl&) {
+    auto [near, far] = sys::socket_pair(sys::SocketType::stream);
+    say(far, framed(FrameType::failed, encode(Failure{FailureReason::no_resources, EAGAIN, ""})));
+    return std::move(near);
+  };
+  expect_refusal<SandboxUnavailable>([&] { open(); }, "Resource temporarily unavailable");
+  parts_.connect = [](const CallControl&) {
+    return sys::socket_pair(sys::SocketType::stream).first;
+  };
+  sandbox_.reset();
+  expect_refusal<SandboxUnavailable>([&] { open(); }, "closed its connection");
+}
+
 TEST_F(LyingGuest, ASilentOpeningEndsByTheHostsBounds) {
   guest_.answer_to_open = "\x04";  // one byte of a header
   parts_.timing.silence = 50ms;

@@ -83,6 +83,8 @@ AskedCall ask_for_call(const CallProfile& profile, const AgentSandboxParts& part
   const std::shared_ptr<CallAccounting> accounting = asked.accounting;
   try {
     send_request(asked, profile, parts, control);
+  } catch (const SandboxUnavailable&) {
+    // Whoever reads the answer hears why, if the guest has said so, or that it is gone.
   } catch (...) {
     end_asked(std::move(asked));
     if (accounting) accounting->closed(false);

@@ -55,14 +55,18 @@ void send_request(AskedCall& asked, const CallProfile& profile, const AgentSandb
     request.door_rules = parts.door_rules;
     descriptors.push_back(asked.egress->socket());
   }
-  asked.control->put(FrameType::open_call, encode(request), descriptors);
   sys::UniqueFd guests_end;
-  if (profile.starts_program) {
-    std::tie(asked.exec, guests_end) = make_connection();
-    const int descriptor = guests_end.get();
-    asked.control->put(FrameType::attach, encode(AttachKind::exec), {&descriptor, 1});
+  if (profile.starts_program) std::tie(asked.exec, guests_end) = make_connection();
+  try {
+    asked.control->put(FrameType::open_call, encode(request), descriptors);
+    if (guests_end) {
+      const int descriptor = guests_end.get();
+      asked.control->put(FrameType::attach, encode(AttachKind::exec), {&descriptor, 1});
+    }
+    asked.control->flush(control);
+  } catch (const SandboxUnavailable&) {
+    // It is gone. Whoever reads the answer hears why, if it has said so.
   }
-  asked.control->flush(control);
 }
 
 void attach_files(AskedCall& asked, const AgentSandboxParts& parts, const CallControl& control) {
@@ -83,8 +87,6 @@ AskedCall ask_for_call(const CallProfile& profile, const AgentSandboxParts& part
   const std::shared_ptr<CallAccounting> accounting = asked.accounting;
   try {
     send_request(asked, profile, parts, control);
-  } catch (const SandboxUnavailable&) {
-    // Whoever reads the answer hears why, if the guest has said so, or that it is gone.
   } catch (...) {
     end_asked(std::move(asked));
     if (accounting) accounting->closed(false);

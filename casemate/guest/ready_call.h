@@ -51,8 +51,8 @@ class ReadyCalls {
 
 // The next call of a sandbox, which the guest opens before anybody wants it: processes, namespaces,
 // directories and control groups, all that a call has before its program is known. It is like any
-// call that is open at the same time as others. Only a sandbox that was called more than once has
-// one, so that what is used once costs nothing, and at most 32 sandboxes of a backend.
+// call that is open at the same time as others. Only a sandbox in which more than one program was
+// started has one, so that what is used once costs nothing, and at most 32 sandboxes of a backend.
 //
 // Thread-safe. In a forked child of the application the call is the parent's: there is none. Such a
 // child has copies of its descriptors, as it has of those of every call that was open.

@@ -73,9 +73,9 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
           : sandbox_steps(record.groups, record.id, spec.resources);
   const FileLock making =
       FileLock::wait(found.locks(), kNewLock, FileLock::Kind::shared, control, "a sweep");
-  std::optional<std::uint64_t> number;
+  std::optional<KeptBy> kept_by;
   const auto leave_nothing = [&] {
-    if (number) keeper_.give_up(*number);
+    if (kept_by) keeper_.give_up(*kept_by);
     try {
       end(found.fresh(), record.id);
     } catch (const std::exception& error) {
@@ -104,7 +104,7 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
     sys::write_file_at(directory.get(), guest::kBusyLockName, "", 0600);
     mark_used(directory.get());
     auto [lease, sandboxes_end] = sys::socket_pair(sys::SocketType::stream);
-    number = ask_keeper(record, spec, image, {directory.get(), sandboxes_end.get()}, control);
+    kept_by = ask_keeper(record, spec, image, {directory.get(), sandboxes_end.get()}, control);
     sandboxes_end.reset();
     if (!lease_holds(lease.get()))
       throw SandboxUnavailable("the sandbox ended right after it was made");
@@ -112,7 +112,7 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
                      .directory = std::move(directory),
                      .lease = std::move(lease),
                      .keep_idle = KeepIdle(spec.keep_idle),
-                     .number = number};
+                     .kept_by = kept_by};
     if (publish) {
       publish(made);
     } else {
@@ -137,10 +137,10 @@ void LocalSandboxes::publish(const HeldSandbox& made, const std::string& digest)
   }
 }
 
-// Given the sandbox's directory and its end of the first lease; returns the keeper's number for it.
-std::uint64_t LocalSandboxes::ask_keeper(const Record& record, const SandboxSpec& spec,
-                                         const ImageChoice& image, std::vector<int> descriptors,
-                                         const CallControl& control) {
+// Given the sandbox's directory and its end of the first lease.
+KeptBy LocalSandboxes::ask_keeper(const Record& record, const SandboxSpec& spec,
+                                  const ImageChoice& image, std::vector<int> descriptors,
+                                  const CallControl& control) {
   const Resources& resources = spec.resources;
   guest::CreateSandbox request{};
   copy_text(request.id, record.id);

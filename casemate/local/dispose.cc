@@ -122,9 +122,9 @@ bool LocalSandboxes::discard_from(int parent, const std::string& name, const std
   // if the keeper is gone, is left to end() as for everybody else.
   bool lived = false;
   bool ended = false;
-  if (held && held->number) {
+  if (held && held->kept_by) {
     lived = lease_holds(held->lease.get());
-    ended = keeper_.give_up(*held->number);
+    ended = keeper_.give_up(*held->kept_by);
   }
   if (end(found.trash(), id)) return true;
   if (lived && !ended) sys::throw_error(ETIMEDOUT, "hearing from the keeper that it has ended");

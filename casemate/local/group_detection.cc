@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "casemate/base/shell_word.h"
 #include "casemate/sys/file.h"
 
 namespace casemate::local {
@@ -223,7 +224,7 @@ Remedy by_root(std::string_view what, std::string command) {
 
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
-  for (const std::string& word : words) text += " " + word;
+  for (const std::string& word : words) text += " " + shell_word(word);
   return text;
 }
 
@@ -261,22 +262,25 @@ Remedy remedy_for_groups(std::string_view mountinfo, std::string_view own_groups
   const auto base = unified_wanted ? unified_base(*hierarchies.unified, look) : std::nullopt;
   if (unified_wanted) sort(*hierarchies.unified, base.has_value());
   if (!hidden.empty()) {
+    const std::vector<std::string> covers = covers_of(hidden, mountinfo);
+    if (covers.empty()) return {};
     return by_root("the control groups are hidden by what is mounted over them",
-                   "umount" + joined(covers_of(hidden, mountinfo)));
+                   "umount" + joined(covers));
   }
   if (base && base->view.occupied) {
     const std::string others = base->group + "/casemate-others";
     const std::string command = fmt::format(
         "mkdir -p {0} && for p in $(cat {1}/cgroup.procs); do echo $p 2>/dev/null "
         ">{0}/cgroup.procs || :; done",
-        others, base->group);
+        shell_word(others), shell_word(base->group));
     return {.hint = "give its processes a group of theirs: " + command, .command = command};
   }
   if (closed.empty()) return {};
   if (user == 0) {
     std::string command;
     for (const std::string& mount : closed) {
-      command += fmt::format("{}mount -o remount,bind,rw {}", command.empty() ? "" : " && ", mount);
+      command += fmt::format("{}mount -o remount,bind,rw {}", command.empty() ? "" : " && ",
+                             shell_word(mount));
     }
     return by_root("they can be read only", std::move(command));
   }

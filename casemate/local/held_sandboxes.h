@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "casemate/guest/ready_call.h"
+#include "casemate/local/keeper_client.h"
 #include "casemate/local/state_directory.h"
 #include "casemate/sys/unique_fd.h"
 
@@ -42,8 +43,8 @@ struct HeldSandbox {
   sys::UniqueFd lease;
   KeepIdle keep_idle{};
   std::shared_ptr<guest::ReadyCall> ready = std::make_shared<guest::ReadyCall>();
-  // Of this process's keeper, when that made it.
-  std::optional<std::uint64_t> number{};
+  // When a keeper of this process made it.
+  std::optional<KeptBy> kept_by{};
 };
 
 // The leases of this process, one for each live identity that it acquired: kept until the sandbox

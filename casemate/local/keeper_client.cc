@@ -108,9 +108,9 @@ bool give_up_to(KeeperConnection& keeper, std::uint64_t number) noexcept {
   try {
     KeeperConnection::Waiting waiting(keeper, number);
     const guest::GiveUpSandbox message{.number = number};
-    keeper.send({reinterpret_cast<const char*>(&message), sizeof message}, {});
     CallControl patience;
     patience.deadline = std::chrono::steady_clock::now() + kGiveUpPatience;
+    keeper.send({reinterpret_cast<const char*>(&message), sizeof message}, {}, patience);
     while (waiting.receive(patience).error != ECANCELED) {
     }
     return true;
@@ -143,8 +143,8 @@ std::string provider_hint(const std::system_error& error) {
   }
 }
 
-std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const int> descriptors,
-                                   const CallControl& control) {
+KeptBy KeeperClient::create(guest::CreateSandbox request, std::span<const int> descriptors,
+                            const CallControl& control) {
   std::unique_lock making(making_, std::defer_lock);
   if (starts_ == Starts::one_at_a_time) {
     if (!control.deadline) {
@@ -162,7 +162,8 @@ std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const
       request.number = ++last_number_;
     }
     try {
-      return create_once(request, descriptors, *keeper, control);
+      create_once(request, descriptors, *keeper, control);
+      return {.keeper = std::move(keeper), .number = request.number};
     } catch (const std::system_error& error) {
       if (!says_that_it_ended(error)) {
         give_up_to(*keeper, request.number);
@@ -180,24 +181,24 @@ std::uint64_t KeeperClient::create(guest::CreateSandbox request, std::span<const
         throw SandboxUnavailable(fmt::format("the keeper of sandboxes ended: {}", error.what()));
       }
     } catch (const SandboxError&) {
-      // One that says nothing to that either is of no more use to anybody.
-      if (!give_up_to(*keeper, request.number)) forget(keeper);
+      // One that says nothing to that either is of no more use to anybody. One that has nothing to
+      // say yet, of a sandbox that does not end, is.
+      if (!give_up_to(*keeper, request.number) && keeper->is_silent()) forget(keeper);
       throw;
     }
   }
 }
 
-std::uint64_t KeeperClient::create_once(guest::CreateSandbox& request,
-                                        std::span<const int> descriptors, KeeperConnection& keeper,
-                                        const CallControl& control) {
+void KeeperClient::create_once(const guest::CreateSandbox& request,
+                               std::span<const int> descriptors, KeeperConnection& keeper,
+                               const CallControl& control) {
   KeeperConnection::Waiting waiting(keeper, request.number);
-  keeper.send({reinterpret_cast<const char*>(&request), sizeof request}, descriptors);
+  keeper.send({reinterpret_cast<const char*>(&request), sizeof request}, descriptors, control);
   const guest::KeeperAnswer answer = waiting.receive(control);
   if (answer.error != 0) refuse("a sandbox could not be made", answer.text, answer.error);
   const std::lock_guard lock(mutex_);
   reap_launcher();
   identity_ = answer.text;
-  return request.number;
 }
 
 std::string KeeperClient::identity() {
@@ -205,15 +206,12 @@ std::string KeeperClient::identity() {
   return identity_;
 }
 
-bool KeeperClient::give_up(std::uint64_t number) noexcept {
-  std::shared_ptr<KeeperConnection> keeper;
+bool KeeperClient::give_up(const KeptBy& sandbox) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    // Then what it had made ends with it. A newer one answers for a number that it does not know.
-    if (!keeper_ || owner_ != getpid()) return false;
-    keeper = keeper_;
+    if (owner_ != getpid()) return false;
   }
-  return give_up_to(*keeper, number);
+  return give_up_to(*sandbox.keeper, sandbox.number);
 }
 
 KeeperClient::~KeeperClient() {

@@ -23,6 +23,13 @@ namespace casemate::local {
 // it two descriptors; the state directory may be full, read-only or gone); empty for every other.
 std::string provider_hint(const std::system_error& error);
 
+// A sandbox, as it is named to the keeper that made it: nobody else could end it. As long as this
+// lives the keeper believes in its host.
+struct KeptBy {
+  std::shared_ptr<KeeperConnection> keeper;
+  std::uint64_t number = 0;
+};
+
 // The host's end of its keeper: started at the first need, started anew when it died, never a
 // child of this process. Thread-safe.
 class KeeperClient {
@@ -46,23 +53,23 @@ class KeeperClient {
   // caller does meanwhile. Throws `SandboxUnavailable`.
   void start_ahead();
 
-  // Has one sandbox made and waits until its agent listens. Returns the number it goes by here;
-  // `request.number` is set here. Throws `SandboxUnavailable` naming what the keeper or the agent
-  // could not do, `SandboxTimeout`, `SandboxCancelled`; it is given up then.
-  std::uint64_t create(guest::CreateSandbox request, std::span<const int> descriptors,
-                       const CallControl& control);
+  // Has one sandbox made and waits until its agent listens; `request.number` is set here. Throws
+  // `SandboxUnavailable` naming what the keeper or the agent could not do, `SandboxTimeout`,
+  // `SandboxCancelled`; it is given up then.
+  KeptBy create(guest::CreateSandbox request, std::span<const int> descriptors,
+                const CallControl& control);
 
   // Whose user ids the keeper's sandboxes have, for a person; empty before the first was made.
   std::string identity();
 
-  // Ends the sandbox of that number and waits, a bounded time that `control` of its creation does
-  // not shorten, until nothing of it exists: a few milliseconds. False where that is not known: the
-  // keeper is silent, or gone.
-  bool give_up(std::uint64_t number) noexcept;
+  // Ends that sandbox and waits, a bounded time that `control` of its creation does not shorten,
+  // until nothing of it exists: a few milliseconds. False where that is not known: its keeper is
+  // silent or gone, or this is a forked child.
+  bool give_up(const KeptBy& sandbox) noexcept;
 
  private:
-  std::uint64_t create_once(guest::CreateSandbox& request, std::span<const int> descriptors,
-                            KeeperConnection& keeper, const CallControl& control);
+  void create_once(const guest::CreateSandbox& request, std::span<const int> descriptors,
+                   KeeperConnection& keeper, const CallControl& control);
   void start_if_needed();
   void forget(const std::shared_ptr<KeeperConnection>& keeper);
   void reap_launcher();
@@ -79,7 +86,7 @@ class KeeperClient {
   // The process that the connection belongs to: a forked child of the application has a keeper of
   // its own, or two processes would read each other's answers.
   pid_t owner_ = -1;
-  // Never starts anew: a number means the same sandbox whichever keeper it is said to.
+  // Never starts anew.
   std::uint64_t last_number_ = 0;
   // The child that the keeper was started by. It ends at once; waited for when that costs nothing.
   pid_t launcher_ = -1;

@@ -35,9 +35,8 @@ class KeeperClientTest : public testing::Test {
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "machines are kept by root, somewhere";
   }
-  // Returns the sandbox's number.
-  std::uint64_t create(const std::string& name, const guest::MachinePlan& plan,
-                       const CallControl& control) {
+  KeptBy create(const std::string& name, const guest::MachinePlan& plan,
+                const CallControl& control) {
     put(scratch_ / name / guest::kMachinePlanName, guest::encode(plan));
     const sys::UniqueFd directory = sys::open_at(AT_FDCWD, (scratch_ / name).c_str(), O_PATH);
     auto [lease, sandboxes_end] = sys::socket_pair(sys::SocketType::stream);
@@ -45,10 +44,10 @@ class KeeperClientTest : public testing::Test {
     std::strcpy(request.id, "0011");
     std::strcpy(request.work_dir, "/workspace");
     const int descriptors[] = {directory.get(), sandboxes_end.get()};
-    const std::uint64_t number = keeper_.create(request, descriptors, control);
+    KeptBy kept = keeper_.create(request, descriptors, control);
     const std::lock_guard lock(mutex_);
     leases_.push_back(std::move(lease));
-    return number;
+    return kept;
   }
   // By the keeper, before it starts a machine.
   bool was_begun(const std::string& name) const {
@@ -68,7 +67,8 @@ class KeeperClientTest : public testing::Test {
   Scratch scratch_;
   std::mutex mutex_;
   std::vector<sys::UniqueFd> leases_;
-  KeeperClient keeper_{[] { return std::vector<std::string>{"machine-keeper"}; },
+  std::string role_ = "machine-keeper";
+  KeeperClient keeper_{[this] { return std::vector<std::string>{role_}; },
                        KeeperClient::Starts::side_by_side, seconds(120)};
 };
 
@@ -85,10 +85,10 @@ TEST_F(KeeperClientTest, AHypervisorThatHangsAsItStartsHoldsUpNobodyElse) {
     }
   });
   ASSERT_TRUE(was_begun("hangs"));
-  const std::uint64_t number = create("runs", guest::silent_machine(), within(seconds(20)));
+  const KeptBy kept = create("runs", guest::silent_machine(), within(seconds(20)));
   EXPECT_THROW(create("fails", {.program = "/usr/bin/none"}, within(seconds(20))),
                SandboxUnavailable);
-  EXPECT_TRUE(keeper_.give_up(number));
+  EXPECT_TRUE(keeper_.give_up(kept));
   EXPECT_FALSE(fs::exists(scratch_ / "runs"));
   EXPECT_FALSE(was_cancelled);
   hanging.request_stop();
@@ -109,10 +109,10 @@ TEST_F(KeeperClientTest, ManyAreMadeAndGivenUpAtATime) {
       guest::MachinePlan plan = guest::silent_machine();
       if (fails) plan.program = "/usr/bin/none";
       try {
-        const std::uint64_t number = create(name, plan, within(seconds(60)));
+        const KeptBy kept = create(name, plan, within(seconds(60)));
         EXPECT_FALSE(fails);
         ++made;
-        EXPECT_TRUE(keeper_.give_up(number));
+        EXPECT_TRUE(keeper_.give_up(kept));
         EXPECT_FALSE(fs::exists(scratch_ / name));
       } catch (const SandboxUnavailable& refusal) {
         EXPECT_TRUE(fails) << refusal.message();
@@ -123,6 +123,16 @@ TEST_F(KeeperClientTest, ManyAreMadeAndGivenUpAtATime) {
   EXPECT_EQ(made, 4);
 }
 
+// No other knows what its number means.
+TEST_F(KeeperClientTest, WhatAFormerKeeperMadeIsGivenUpToThatOne) {
+  fs::create_directory(scratch_ / "runs");
+  const KeptBy kept = create("runs", guest::silent_machine(), within(seconds(20)));
+  role_ = "keeper";
+  keeper_.start_ahead();
+  EXPECT_TRUE(keeper_.give_up(kept));
+  EXPECT_FALSE(fs::exists(scratch_ / "runs"));
+}
+
 TEST(KeeperConnectionTest, OneThatSaysNothingIsNotWaitedForForEver) {
   auto [ours, keepers] = sys::socket_pair(sys::SocketType::seqpacket);
   KeeperConnection keeper(std::move(ours), std::chrono::milliseconds(1));
@@ -131,6 +141,43 @@ TEST(KeeperConnectionTest, OneThatSaysNothingIsNotWaitedForForEver) {
   // Both, of whom one reads for the other.
   std::jthread other([&] { EXPECT_THROW(second.receive({}), SandboxTimeout); });
   EXPECT_THROW(first.receive({}), SandboxTimeout);
+}
+
+TEST(KeeperConnectionTest, OneThatReadsNothingIsNotWrittenToForEver) {
+  auto [ours, keepers] = sys::socket_pair(sys::SocketType::seqpacket);
+  KeeperConnection keeper(std::move(ours), std::chrono::milliseconds(1));
+  const std::string message(1000, 'x');
+  const auto fill = [&] {
+    for (int i = 0; i < 100'000; ++i) keeper.send(message, {}, {});
+  };
+  EXPECT_THROW(fill(), SandboxTimeout);
+  EXPECT_TRUE(keeper.is_silent());
+  CallControl late;
+  late.deadline = std::chrono::steady_clock::now();
+  EXPECT_THROW(keeper.send(message, {}, late), SandboxTimeout);
+  std::stop_source stop;
+  stop.request_stop();
+  KeeperConnection patient(sys::duplicate(keepers.get()), seconds(120));
+  const auto fill_too = [&] {
+    CallControl stopped;
+    stopped.stop = stop.get_token();
+    for (int i = 0; i < 100'000; ++i) patient.send(message, {}, stopped);
+  };
+  EXPECT_THROW(fill_too(), SandboxCancelled);
+}
+
+TEST(KeeperConnectionTest, OneThatSaysAnythingIsSilentNoMore) {
+  auto [ours, keepers] = sys::socket_pair(sys::SocketType::seqpacket);
+  KeeperConnection keeper(std::move(ours), std::chrono::milliseconds(1));
+  KeeperConnection::Waiting one(keeper, 1);
+  EXPECT_FALSE(keeper.is_silent());
+  EXPECT_THROW(one.receive({}), SandboxTimeout);
+  EXPECT_TRUE(keeper.is_silent());
+  guest::KeeperAnswer answer{};
+  answer.number = 1;
+  ASSERT_TRUE(sys::try_send_value(keepers.get(), answer));
+  EXPECT_EQ(one.receive({}).number, 1U);
+  EXPECT_FALSE(keeper.is_silent());
 }
 
 TEST(KeeperConnectionTest, OneThatAnswersAnybodyIsWaitedFor) {

@@ -35,12 +35,12 @@ using sys::UniqueFd;
 }
 
 // Waits for the socket, that time or the stop, which it throws.
-void wait_readable(int socket, sys::SteadyTime until, const CallControl& control) {
+void wait_for(int socket, short events, sys::SteadyTime until, const CallControl& control) {
   // Where there is no descriptor left a sandbox can still be given up.
   UniqueFd stopped;
   if (control.stop.stop_possible()) stopped = sys::make_event();
   const std::stop_callback callback(control.stop, [&] { sys::raise_event(stopped.get()); });
-  std::array<pollfd, 2> entries{pollfd{.fd = socket, .events = POLLIN, .revents = 0},
+  std::array<pollfd, 2> entries{pollfd{.fd = socket, .events = events, .revents = 0},
                                 pollfd{.fd = stopped.get(), .events = POLLIN, .revents = 0}};
   sys::poll_until(entries, until);
   if (entries[0].revents == 0 && entries[1].revents != 0) refuse_stopped();
@@ -48,8 +48,25 @@ void wait_readable(int socket, sys::SteadyTime until, const CallControl& control
 
 }  // namespace
 
-void KeeperConnection::send(std::span<const char> message, std::span<const int> descriptors) {
-  sys::send_message(socket_.get(), message, descriptors, sys::Blocking::yes);
+void KeeperConnection::send(std::span<const char> message, std::span<const int> descriptors,
+                            const CallControl& control) {
+  const sys::SteadyTime patience = sys::SteadyTime::clock::now() + silence_;
+  const sys::SteadyTime until = std::min(patience, control.deadline.value_or(patience));
+  while (sys::send_message(socket_.get(), message, descriptors, sys::Blocking::no) == 0) {
+    const sys::SteadyTime now = sys::SteadyTime::clock::now();
+    if (control.deadline && now >= *control.deadline) refuse_late();
+    if (now >= patience) {
+      const std::lock_guard lock(mutex_);
+      silent_ = true;
+      refuse_silent(silence_);
+    }
+    wait_for(socket_.get(), POLLOUT, until, control);
+  }
+}
+
+bool KeeperConnection::is_silent() {
+  const std::lock_guard lock(mutex_);
+  return silent_;
 }
 
 // Under the lock: all that is there.
@@ -72,6 +89,7 @@ void KeeperConnection::take_messages() {
       return;
     }
     heard_at_ = sys::SteadyTime::clock::now();
+    silent_ = false;
     answer.text[sizeof answer.text - 1] = '\0';
     if (answer.number == 0) {
       last_words_ = answer;
@@ -113,7 +131,10 @@ guest::KeeperAnswer KeeperConnection::Waiting::receive(const CallControl& contro
       if (control.stop.stop_requested()) refuse_stopped();
       const sys::SteadyTime now = sys::SteadyTime::clock::now();
       if (control.deadline && now >= *control.deadline) refuse_late();
-      if (now >= patience) refuse_silent(keeper_.silence_);
+      if (now >= patience) {
+        keeper_.silent_ = true;
+        refuse_silent(keeper_.silence_);
+      }
     }
     waited = true;
     const sys::SteadyTime until = std::min(patience, control.deadline.value_or(patience));
@@ -132,7 +153,7 @@ guest::KeeperAnswer KeeperConnection::Waiting::receive(const CallControl& contro
       keeper_.heard_.notify_all();
     };
     try {
-      wait_readable(keeper_.socket_.get(), until, control);
+      wait_for(keeper_.socket_.get(), POLLIN, until, control);
     } catch (...) {
       done();
       throw;

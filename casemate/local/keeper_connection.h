@@ -46,8 +46,12 @@ class KeeperConnection {
     std::uint64_t number_;
   };
 
-  // One packet. Throws `std::system_error`.
-  void send(std::span<const char> message, std::span<const int> descriptors);
+  // One packet. Throws `std::system_error`; where the keeper does not read what others have sent,
+  // also as `receive`.
+  void send(std::span<const char> message, std::span<const int> descriptors,
+            const CallControl& control);
+  // Somebody's patience ended, and it has said nothing since.
+  bool is_silent();
   // Why it could not begin, where it said that before it ended.
   std::optional<guest::KeeperAnswer> last_words();
 
@@ -64,6 +68,7 @@ class KeeperConnection {
   std::optional<guest::KeeperAnswer> last_words_;
   bool somebody_reads_ = false;
   sys::SteadyTime heard_at_{};
+  bool silent_ = false;
   bool was_reset_ = false;
   // Of its end; 0: it is there.
   int error_ = 0;

@@ -73,8 +73,8 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
                      const std::string& digest, const CallControl& control,
                      const std::function<void(const HeldSandbox&)>& publish = {});
   void publish(const HeldSandbox& made, const std::string& digest);
-  std::uint64_t ask_keeper(const Record& record, const SandboxSpec& spec, const ImageChoice& image,
-                           std::vector<int> descriptors, const CallControl& control);
+  KeptBy ask_keeper(const Record& record, const SandboxSpec& spec, const ImageChoice& image,
+                    std::vector<int> descriptors, const CallControl& control);
   std::shared_ptr<Sandbox> hold(const std::string& digest, HeldSandbox sandbox, bool reused);
   std::shared_ptr<const HeldSandbox> adopt_ready(const SandboxKey& key, const SandboxSpec& spec,
                                                  const std::string& fingerprint,
@@ -103,8 +103,8 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
                                     bool reused) const;
   std::shared_ptr<Sandbox> hand_out(const std::shared_ptr<const HeldSandbox>& held, bool reused);
   bool end_wanted(const std::string& digest, const std::function<bool(const Record&)>& wanted);
-  // Where its control groups are; by a record that does not say it, where they would be now.
   const DetectedGroups& groups() const;
+  // Where its control groups are; by a record that does not say it, where they would be now.
   const ControlGroupLayout& groups_of(const Record& record) const;
   bool discard(const std::string& digest, const std::string& id);
   bool discard_from(int parent, const std::string& name, const std::string& digest,

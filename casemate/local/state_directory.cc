@@ -20,6 +20,7 @@
 
 #include "casemate/base/digest.h"
 #include "casemate/base/json.h"
+#include "casemate/base/shell_word.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/keeper_messages.h"
@@ -289,13 +290,6 @@ namespace {
                                              {.hint = hint, .command = command});
 }
 
-// As one word of a shell's line.
-std::string shell_word(const std::string& text) {
-  std::string word = "'";
-  for (const char byte : text) word += byte == '\'' ? std::string("'\\''") : std::string(1, byte);
-  return word + "'";
-}
-
 }  // namespace
 
 UniqueFd open_private(int parent, const std::string& path, const std::string& shown) {
@@ -405,7 +399,9 @@ bool may_be_of(std::string_view scope, std::string_view thread_id, std::string_v
 }
 
 std::string lock_name(std::string_view name) {
-  return std::string(name.substr(name.size() - std::min(name.size(), kLockDigits))) + ".lock";
+  // Of the identity's own digits, which all names of it have.
+  if (name.size() == kNameDigits) name.remove_prefix(kConversationDigits);
+  return std::string(name.substr(0, kLockDigits)) + ".lock";
 }
 
 std::string new_sandbox_id() { return random_hex(8); }

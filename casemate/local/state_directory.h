@@ -3,12 +3,12 @@
 // Where sandboxes are found by every process of this user:
 //
 //   new/<id>/                 being made; its creator holds a shared lock on locks/new
-//   sandboxes/<digest>/       live, by the digest of key and kind
+//   sandboxes/<name>/         live, by `sandbox_name` of key and kind
 //   trash/<id>/               being ended
 //   snapshots/<id>            what a sandbox kept, for others to begin from (snapshot_store.h)
-//   locks/<3 digits>.lock     one creator or disposer at a time, by the digest's first digits;
-//                             never deleted, because a deleted lock file gives two owners of two
-//                             inodes, and so few that they need not be
+//   locks/<3 digits>.lock     one creator or disposer at a time, by the first digits of key and
+//                             kind; never deleted, because a deleted lock file gives two owners of
+//                             two inodes, and so few that they need not be
 //
 // A sandbox's own directory holds agent.sock and lease.sock (bound by the keeper, listened on by
 // the agent, so connecting tells whether it lives), busy.lock and record.json. It moves by rename

@@ -190,9 +190,12 @@ TEST_F(StateDirectoryTest, OneHolderOfAnExclusiveLockAndManyOfASharedOne) {
 }
 
 TEST(StateLocks, AreFewAndTheSameForEveryProcess) {
-  EXPECT_EQ(lock_name("aaaa00f1"), "0f1.lock");
-  EXPECT_EQ(lock_name("bbbb00f1"), "0f1.lock");
+  EXPECT_EQ(lock_name("00f1aaaa"), "00f.lock");
+  EXPECT_EQ(lock_name("00f2bbbb"), "00f.lock");
   EXPECT_EQ(lock_name("f1"), "f1.lock");
+  const SandboxKey key{"scope", "thread", "agent"};
+  EXPECT_EQ(lock_name(sandbox_name(key, "kind")), lock_name(identity_digest(key, "kind")))
+      << "other builds and other backends call it so";
 }
 
 TEST(SandboxNames, TellConversationsApartAndNothingElseOfAKey) {

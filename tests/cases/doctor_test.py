@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import random
+import shlex
 import shutil
 import subprocess
 import unittest
@@ -343,12 +344,12 @@ class Lacks(Case):
         before = ["env", f"CASEMATE_STATE_DIR={place}"]
         _, found = machine.doctor(*before)
         self.assertEqual(found["linux"]["status"], "missing", found)
-        self.assertEqual(found["linux"]["fix"], f"install -d -m 700 -o {machine.user} -g {machine.user} '{place}'")
+        self.assertEqual(found["linux"]["fix"], f"install -d -m 700 -o {machine.user} -g {machine.user} {shlex.quote(str(place))}")
         machine.root(found["linux"]["fix"])
         self.assertEqual(machine.doctor(*before)[1]["linux"]["status"], "ok")
         machine.root(f"chmod 755 {place}")
         found = machine.doctor(*before)[1]
-        self.assertEqual(found["linux"]["fix"], f"chmod 700 '{place}'")
+        self.assertEqual(found["linux"]["fix"], f"chmod 700 {shlex.quote(str(place))}")
         machine.root(found["linux"]["fix"])
         self.assertEqual(machine.doctor(*before)[1]["linux"]["status"], "ok")
 

@@ -244,6 +244,7 @@ TEST_F(LinuxLifecycle, AStateDirectoryOfOthersIsRefused) {
   const auto other = make_backend({.state_dir = open_to_all, .log = {}});
   expect_refusal<SandboxUnavailable>([&] { other->acquire(key(), spec(), {}); }, {"open", "700"});
   EXPECT_FALSE(other->probe().available);
+  EXPECT_TRUE(fs::is_empty(open_to_all)) << "a keeper began in it";
   fs::create_directory_symlink(state(), state() / "link");
   const auto linked = make_backend({.state_dir = state() / "link", .log = {}});
   expect_refusal<SandboxUnavailable>([&] { linked->acquire(key(), spec(), {}); }, "link");

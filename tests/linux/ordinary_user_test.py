@@ -67,7 +67,7 @@ class OrdinaryUser(unittest.TestCase):
     def run_suite(self, name, least, wrap, only="*", environment=()):
         argv = self.as_user(*environment, self.copy(SUITES / name), f"--gtest_filter={only}")
         result = self.run_argv(wrap(argv))
-        failures = re.findall(r"(?m)^\S+: Failure\n(?:.*\n){1,12}", result.stdout)
+        failures = re.findall(r"(?m)^\S.*: Failure\n(?:.*\n){1,12}", result.stdout)
         self.assertEqual(result.returncode, 0, "\n".join(failures) + result.stdout[-2000:])
         passed = int(re.search(r"\[  PASSED  \] (\d+) tests?", result.stdout)[1])
         self.assertGreaterEqual(passed, least, result.stdout[-4000:])

@@ -56,7 +56,7 @@ class OciSuites(unittest.TestCase):
         result = subprocess.run([BUILD / "test_programs/linux_sandbox_test", f"--gtest_filter={taken}-{left_out}"],
                                 cwd="/", env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, errors="replace", timeout=TIME)
-        failures = re.findall(r"(?m)^\S+: Failure\n(?:.*\n){1,12}", result.stdout)
+        failures = re.findall(r"(?m)^\S.*: Failure\n(?:.*\n){1,12}", result.stdout)
         self.assertEqual(result.returncode, 0, "\n".join(failures) + result.stdout[-2000:])
         passed = int(re.search(r"\[  PASSED  \] (\d+) tests?", result.stdout)[1])
         self.assertGreaterEqual(passed, least, result.stdout[-4000:])

@@ -59,7 +59,6 @@ class RuntimeStarter final : public Starter {
       }
     }
     if (!template_) template_.emplace(kContainerTemplate);
-    sys::make_directory_at(AT_FDCWD, plan_.state_directory.c_str(), 0700);
   }
 
   bool refused() const noexcept override { return refused_.has_value(); }
@@ -73,6 +72,8 @@ class RuntimeStarter final : public Starter {
       sys::throw_error(EPERM, "finding user ids for a container: " + identity_->description());
     }
     template_->add_work_dir(request.work_dir);
+    // Not before there is a sandbox: only then the host has looked whose the directory above is.
+    sys::make_directory_at(AT_FDCWD, plan_.state_directory.c_str(), 0700);
     const std::string group =
         plan_.groups == RuntimeGroups::own ? runtime_group(sandbox.id) : std::string();
     sys::write_file_at(sandbox.directory.get(), kContainerConfigName,

@@ -36,7 +36,7 @@ CALLS = [
 PLAIN = {"eventfd2", "signalfd4", "ppoll", "sendmsg", "accept4", "listen", "epoll_wait", "timerfd_create",
          "rt_sigprocmask", "socketpair", "dup2"}
 # What a sanitizer itself cannot do without.
-OF_A_SANITIZER = {"clone", "prlimit64"}
+OF_A_SANITIZER = {"clone", "prlimit64", "rt_sigprocmask"}
 # What a run does without.
 NOT_NEEDED = {"landlock_create_ruleset", "inotify_init1", "poll", "sendto"}
 

@@ -11,7 +11,6 @@
 #include "apps/casemate/console.h"
 #include "casemate/kinds/codeact/run_json.h"
 #include "casemate/local/diagnosis.h"
-#include "casemate/local/keeper_client.h"
 #include "casemate/tool/refusals.h"
 #include "casemate/transfer/artifact_name.h"
 

@@ -298,4 +298,28 @@ Remedy remedy_for(std::string_view failure, int error, const HostFacts& facts) {
   return refused && facts.filtered ? lift_filter(facts) : Remedy();
 }
 
+namespace {
+
+// Each sandbox costs this process, and its keeper, a few descriptors.
+constexpr char kDisposeHint[] =
+    "dispose conversations that are over, or raise the limit on open files (ulimit -n)";
+
+}  // namespace
+
+std::string provider_hint(const std::system_error& error) {
+  switch (error.code().value()) {
+    case EMFILE:
+      return kDisposeHint;
+    case ENOSPC:
+    case EDQUOT:
+      return "make room where the state directory is, or choose another "
+             "(the backend's option state_dir)";
+    case EROFS:
+      return "the state directory is on a file system that cannot be written: choose another "
+             "(the backend's option state_dir)";
+    default:
+      return "";
+  }
+}
+
 }  // namespace casemate::local

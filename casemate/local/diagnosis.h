@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace casemate::local {
@@ -53,5 +54,9 @@ bool is_chrooted(std::string_view mountinfo);
 
 // `failure` names the step, as `std::system_error`s of the keeper, its agents and its start do.
 Remedy remedy_for(std::string_view failure, int error, const HostFacts& facts);
+
+// What to do about a failure that the operator can mend (each sandbox that this process holds costs
+// it two descriptors; the state directory may be full, read-only or gone); empty for every other.
+std::string provider_hint(const std::system_error& error);
 
 }  // namespace casemate::local

@@ -31,10 +31,6 @@ using sys::UniqueFd;
 // For the end of a sandbox, which takes the kernel a few milliseconds.
 constexpr std::chrono::seconds kGiveUpPatience{5};
 
-// Each sandbox costs this process, and its keeper, a few descriptors.
-constexpr char kDisposeHint[] =
-    "dispose conversations that are over, or raise the limit on open files (ulimit -n)";
-
 // Numbers in the keeper. The host's own are moved above them first, so that none is overwritten.
 constexpr int kSocketNumber = 3;
 constexpr int kProgramNumber = 4;
@@ -126,22 +122,6 @@ bool says_that_it_ended(const std::system_error& error) {
 }
 
 }  // namespace
-
-std::string provider_hint(const std::system_error& error) {
-  switch (error.code().value()) {
-    case EMFILE:
-      return kDisposeHint;
-    case ENOSPC:
-    case EDQUOT:
-      return "make room where the state directory is, or choose another "
-             "(the backend's option state_dir)";
-    case EROFS:
-      return "the state directory is on a file system that cannot be written: choose another "
-             "(the backend's option state_dir)";
-    default:
-      return "";
-  }
-}
 
 KeptBy KeeperClient::create(guest::CreateSandbox request, std::span<const int> descriptors,
                             const CallControl& control) {

@@ -9,19 +9,15 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "casemate/core/control.h"
 #include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/local/diagnosis.h"
 #include "casemate/local/keeper_connection.h"
 
 namespace casemate::local {
-
-// What to do about a failure that the operator can mend (each sandbox that this process holds costs
-// it two descriptors; the state directory may be full, read-only or gone); empty for every other.
-std::string provider_hint(const std::system_error& error);
 
 // A sandbox, as it is named to the keeper that made it: nobody else could end it. As long as this
 // lives the keeper believes in its host.

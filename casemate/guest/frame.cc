@@ -160,7 +160,7 @@ void FrameWriter::queue(Chunk chunk) {
 void FrameWriter::put(std::uint8_t type, std::string_view payload,
                       std::span<const int> descriptors) {
   if (descriptors.size() > kMaxFrameDescriptors) {
-    throw std::length_error("a frame carries at most 8 descriptors");
+    throw std::length_error("more descriptors than a frame carries");
   }
   Chunk chunk;
   chunk.bytes.reserve(kHeaderBytes + payload.size());

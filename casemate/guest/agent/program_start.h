@@ -27,8 +27,8 @@ class ProgramStart {
   // `groups` are the call's, open.
   ProgramStart(Stay stay, std::span<const int> groups, ExecChildren& children, Place& place);
 
-  // A child for a program that nobody has asked for yet, where there is time for it: while nothing
-  // came over `connection`.
+  // First, once: makes the pipes, and a child for a program that nobody has asked for yet where
+  // there is time for it, while nothing came over `connection`.
   void start_ahead(int connection);
   // Starts the program; `text` is the encoded `request`. Returns when it runs, or why it does not.
   std::optional<Failure> start(const Exec& request, std::string_view text, int directory);

@@ -1,6 +1,5 @@
 #include "casemate/guest/agent/inheritance.h"
 
-#include <linux/ioprio.h>
 #include <sched.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
@@ -22,6 +21,10 @@ struct FixedLimit {
 
 constexpr std::uint64_t kNone = RLIM_INFINITY;
 constexpr std::uint64_t kKiB = 1024;
+
+// ioprio_set(2). Not from linux/ioprio.h: that of some kernels is no C++.
+constexpr int kIoPriorityOfProcess = 1;  // IOPRIO_WHO_PROCESS
+constexpr int kNoIoPriority = 0;         // IOPRIO_CLASS_NONE: as the processor's is
 
 // Unlimited is what control groups, the quota and the call's own clock bound. The others are what
 // Linux gives a machine's first process, or less where that depends on the machine. RLIMIT_NOFILE
@@ -57,7 +60,7 @@ void drop_inherited_bounds() noexcept {
   // A group of the version 1 controller takes no real-time process.
   const sched_param ordinary{};
   sched_setscheduler(0, SCHED_OTHER, &ordinary);
-  syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_NONE, 0));
+  syscall(SYS_ioprio_set, kIoPriorityOfProcess, 0, kNoIoPriority);
 }
 
 }  // namespace casemate::guest

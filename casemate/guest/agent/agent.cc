@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -27,6 +28,9 @@
 #include "casemate/guest/agent/inode_reserve.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent/leases.h"
+#include "casemate/guest/agent/linux_place.h"
+#include "casemate/guest/agent/program_group.h"
+#include "casemate/guest/agent/rootfs.h"
 #include "casemate/guest/agent/serve_call.h"
 #include "casemate/guest/frame.h"
 #include "casemate/guest/protocol.h"
@@ -41,13 +45,77 @@ namespace {
 
 using sys::UniqueFd;
 
-void become_root_inside(const LinuxPlace::Config& place) {
+// What sandbox an agent is to be.
+struct AgentPlan {
+  RootPlan root;
+  LinuxPlace::Config place;
+  // Held for as long as the sandbox lives; empty for the image `host`.
+  UniqueFd image;
+  // Bound by the keeper, listened on here: that is how others see that the sandbox is ready.
+  UniqueFd agent_socket;
+  UniqueFd lease_socket;
+  // There from the start: a sandbox that nobody holds any more ends, however early that is.
+  UniqueFd first_lease;
+  std::uint64_t keep_idle_ms = 0;
+  // Files of the control groups that it lives in (`Place::join_groups`).
+  std::vector<UniqueFd> groups;
+  // Where its programs are counted by nobody outside.
+  std::optional<ProgramGroup> programs;
+  // Of a contained one, the connection to its keeper, whose end ends the sandbox.
+  UniqueFd keeper;
+};
+
+UniqueFd take_first(std::vector<UniqueFd>& descriptors) {
+  if (descriptors.empty()) sys::throw_error(EPROTO, "hearing from the keeper");
+  UniqueFd first = std::move(descriptors.front());
+  descriptors.erase(descriptors.begin());
+  return first;
+}
+
+// Absent when the keeper is gone.
+std::optional<AgentPlan> hear_plan(int keeper) {
+  CreateSandbox request{};
+  sys::ReceivedMessage message = sys::receive_message(
+      keeper, {reinterpret_cast<char*>(&request), sizeof request}, sys::Blocking::yes);
+  if (message.bytes == 0) return std::nullopt;
+  if (message.bytes != sizeof request || message.truncated) {
+    sys::throw_error(EPROTO, "hearing from the keeper");
+  }
+  AgentPlan plan;
+  plan.root = {.work_dir = request.work_dir,
+               .disk_bytes = request.disk_bytes,
+               .disk_inodes = request.disk_inodes};
+  plan.place = {.work_dir = request.work_dir,
+                .open_files = request.open_files,
+                .processes = request.processes,
+                .cpu_seconds = request.cpu_seconds};
+  plan.keep_idle_ms = request.keep_idle_ms;
+  std::vector<UniqueFd>& descriptors = message.descriptors;
+  plan.agent_socket = take_first(descriptors);
+  plan.lease_socket = take_first(descriptors);
+  plan.first_lease = take_first(descriptors);
+  if (request.has_image != 0) plan.image = take_first(descriptors);
+  if (request.has_program_group != 0) {
+    if (descriptors.size() < kProgramGroupFiles) {
+      sys::throw_error(EPROTO, "hearing from the keeper");
+    }
+    plan.programs = ProgramGroup{};
+    for (UniqueFd* file :
+         {&plan.programs->members, &plan.programs->memory_events, &plan.programs->fork_events}) {
+      *file = take_first(descriptors);
+    }
+  }
+  plan.groups = std::move(descriptors);
+  return plan;
+}
+
+void become_root_inside(const SpareParts& parts) {
   // The calls by number: glibc's wrappers are for processes with threads.
-  if (place.drops_groups && syscall(SYS_setgroups, 0, nullptr) < 0) {
+  if (parts.drops_groups && syscall(SYS_setgroups, 0, nullptr) < 0) {
     sys::throw_errno("dropping groups");
   }
   // Then there is no other user, and the capabilities of this one are enough.
-  if (place.one_id) return;
+  if (parts.one_id) return;
   if (syscall(SYS_setresgid, 0, 0, 0) < 0) sys::throw_errno("becoming group 0 of the sandbox");
   if (syscall(SYS_setresuid, 0, 0, 0) < 0) sys::throw_errno("becoming user 0 of the sandbox");
 }
@@ -67,16 +135,55 @@ void keep_group(std::vector<int>& kept, const std::optional<ProgramGroup>& group
 
 // The machine's root may mount a /proc wherever it is; who is root of a user namespace only, where
 // nothing is hidden of another. What is mounted in the sandbox later is measured by this one.
-void mount_proc_first(AgentPlan& plan) {
-  plan.root.proc = sys::make_proc();
+UniqueFd mount_proc_first(int status) {
+  UniqueFd proc = sys::make_proc();
   if (unshare(static_cast<int>(kAllNamespaces & ~std::uint64_t{CLONE_NEWPID})) < 0) {
     sys::throw_errno("making a user namespace");
   }
-  if (!sys::try_send_value(plan.status.get(), 'u')) sys::throw_errno("telling the keeper");
+  if (!sys::try_send_value(status, 'u')) sys::throw_errno("telling the keeper");
+  return proc;
+}
+
+// All that is the same in every sandbox of a keeper.
+void become_spare(const SpareParts& parts, int status) {
+  const int kept[] = {0, 1, 2, status, parts.keeper.get()};
+  sys::close_all_except(kept);
+  prctl(PR_SET_NAME, "casemate-spare");
+  UniqueFd proc;
+  if (parts.proc_first) proc = mount_proc_first(status);
+  char go = 0;
+  if (read(status, &go, 1) != 1) sys::throw_error(ESRCH, "waiting for the keeper");
+  become_root_inside(parts);
+  sys::die_with_parent(parts.keeper.get());
+  sys::make_undumpable();
+  empty_bounding_set();
+  umask(0);
+  enter_root(std::move(proc));
+  if (sethostname("sandbox", 7) < 0) sys::throw_errno("naming the sandbox");
+  raise_loopback();
+}
+
+void become_agent(const AgentPlan& plan) {
+  prctl(PR_SET_NAME, "casemate-agent");
+  // Before anything is made that shall be counted.
+  join_groups(plan.groups);
+  furnish_root(plan.root);
 }
 
 // Of a container's runtime nothing stays: what it left as the standard streams leads out.
-void set_up_contained(const AgentPlan& plan) {
+void become_contained_agent(const AgentPlan& plan, int status) {
+  join_groups(plan.groups);
+  std::vector<int> kept{0,
+                        1,
+                        2,
+                        status,
+                        plan.agent_socket.get(),
+                        plan.lease_socket.get(),
+                        plan.first_lease.get(),
+                        plan.keeper.get()};
+  if (plan.image) kept.push_back(plan.image.get());
+  keep_group(kept, plan.programs);
+  sys::close_all_except(kept);
   if (syscall(SYS_setgroups, 0, nullptr) < 0) sys::throw_errno("dropping groups");
   const UniqueFd null = sys::open_at(AT_FDCWD, "/dev/null", O_RDWR);
   for (const int standard : {0, 1, 2}) {
@@ -87,22 +194,6 @@ void set_up_contained(const AgentPlan& plan) {
   prctl(PR_SET_NAME, "casemate-agent");
   umask(0);
   furnish_container(plan.root);
-  raise_loopback();
-}
-
-void set_up(AgentPlan& plan) {
-  if (plan.contained) return set_up_contained(plan);
-  if (plan.proc_first) mount_proc_first(plan);
-  char go = 0;
-  if (read(plan.status.get(), &go, 1) != 1) sys::throw_error(ESRCH, "waiting for the keeper");
-  become_root_inside(plan.place);
-  sys::die_with_parent(plan.keeper.get());
-  sys::make_undumpable();
-  empty_bounding_set();
-  prctl(PR_SET_NAME, "casemate-agent");
-  umask(0);
-  enter_root(plan.root);
-  if (sethostname("sandbox", 7) < 0) sys::throw_errno("naming the sandbox");
   raise_loopback();
 }
 
@@ -218,93 +309,66 @@ void report(int status, int error, const char* text) {
 
 }  // namespace
 
-void run_agent(AgentPlan plan) noexcept {
-  const int status = plan.status.get();
-  bool ready = false;
-  // Open until it was said that the sandbox is ready, or why not.
-  UniqueFd reports;
-  try {
-    // While the keeper writes the id maps, and before anything is made that shall be counted.
-    join_groups(plan.groups);
-    plan.groups.clear();
-    std::vector<int> kept{0,
-                          1,
-                          2,
-                          status,
-                          plan.agent_socket.get(),
-                          plan.lease_socket.get(),
-                          plan.first_lease.get(),
-                          plan.keeper.get()};
-    // Of an image `host` there is none.
-    if (plan.image) kept.push_back(plan.image.get());
-    keep_group(kept, plan.programs);
-    sys::close_all_except(kept);
-    set_up(plan);
-    if (!plan.contained) plan.keeper.reset();
-    reports = std::move(plan.status);
-    Agent agent(std::move(plan));
-    agent.listen_on_sockets();
-    report(status, 0, "");
-    reports.reset();
-    ready = true;
-    agent.run();
-    _exit(0);
-  } catch (const std::system_error& error) {
-    if (!ready) report(status, error.code().value(), error.what());
-  } catch (const std::exception& error) {
-    if (!ready) report(status, EIO, error.what());
-  }
-  _exit(1);
+void send_plan(int agent, const StartPlan& plan) {
+  std::vector<int> descriptors{plan.agent_socket.get(), plan.lease_socket.get(),
+                               plan.first_lease.get()};
+  if (plan.image) descriptors.push_back(plan.image.get());
+  keep_group(descriptors, plan.programs);
+  for (const UniqueFd& group : plan.groups) descriptors.push_back(group.get());
+  sys::send_message(agent, {reinterpret_cast<const char*>(&plan.request), sizeof plan.request},
+                    descriptors, sys::Blocking::yes);
 }
 
 namespace {
 
-UniqueFd take_first(std::vector<UniqueFd>& descriptors) {
-  if (descriptors.empty()) sys::throw_error(EPROTO, "hearing from the keeper");
-  UniqueFd first = std::move(descriptors.front());
-  descriptors.erase(descriptors.begin());
-  return first;
-}
-
-AgentPlan hear_plan(int keeper) {
-  if (!sys::try_send_value(keeper, kAgentHello)) sys::throw_errno("telling the keeper");
-  CreateSandbox request{};
-  sys::ReceivedMessage message = sys::receive_message(
-      keeper, {reinterpret_cast<char*>(&request), sizeof request}, sys::Blocking::yes);
-  if (message.bytes != sizeof request || message.truncated) {
-    sys::throw_error(EPROTO, "hearing from the keeper");
+// What `become` makes of this process, which says over `status` that it is ready, or why not.
+[[noreturn]] void run(UniqueFd status, const std::function<std::optional<AgentPlan>()>& become) {
+  try {
+    std::optional<AgentPlan> plan = become();
+    // No sandbox was wanted of it.
+    if (!plan) _exit(0);
+    plan->groups.clear();
+    Agent agent(*std::move(plan));
+    agent.listen_on_sockets();
+    report(status.get(), 0, "");
+    status.reset();
+    agent.run();
+    _exit(0);
+  } catch (const std::system_error& error) {
+    if (status) report(status.get(), error.code().value(), error.what());
+  } catch (const std::exception& error) {
+    if (status) report(status.get(), EIO, error.what());
   }
-  AgentPlan plan;
-  plan.contained = true;
-  plan.root = {.work_dir = request.work_dir,
-               .disk_bytes = request.disk_bytes,
-               .disk_inodes = request.disk_inodes};
-  plan.place = {.work_dir = request.work_dir,
-                .open_files = request.open_files,
-                .processes = request.processes,
-                .cpu_seconds = request.cpu_seconds};
-  plan.keep_idle_ms = request.keep_idle_ms;
-  plan.agent_socket = take_first(message.descriptors);
-  plan.lease_socket = take_first(message.descriptors);
-  plan.first_lease = take_first(message.descriptors);
-  if (request.has_image != 0) plan.image = take_first(message.descriptors);
-  plan.groups = std::move(message.descriptors);
-  plan.status = sys::duplicate(keeper);
-  plan.keeper = sys::duplicate(keeper);
-  return plan;
+  _exit(1);
 }
 
 }  // namespace
 
+void run_agent(SpareParts parts) noexcept {
+  const int status = parts.status.get();
+  run(std::move(parts.status), [&parts, status] {
+    become_spare(parts, status);
+    std::optional<AgentPlan> plan = hear_plan(status);
+    parts.keeper.reset();
+    if (!plan) return plan;
+    plan->root.one_id = parts.one_id;
+    plan->place.one_id = parts.one_id;
+    plan->place.drops_groups = parts.drops_groups;
+    become_agent(*plan);
+    return plan;
+  });
+}
+
 void run_contained_agent(UniqueFd keeper) noexcept {
-  try {
-    run_agent(hear_plan(keeper.get()));
-  } catch (const std::system_error& error) {
-    report(keeper.get(), error.code().value(), error.what());
-  } catch (const std::exception& error) {
-    report(keeper.get(), EIO, error.what());
-  }
-  _exit(1);
+  const int status = keeper.get();
+  run(std::move(keeper), [status] {
+    if (!sys::try_send_value(status, kAgentHello)) sys::throw_errno("telling the keeper");
+    std::optional<AgentPlan> plan = hear_plan(status);
+    if (!plan) return plan;
+    plan->keeper = sys::duplicate(status);
+    become_contained_agent(*plan, status);
+    return plan;
+  });
 }
 
 }  // namespace casemate::guest

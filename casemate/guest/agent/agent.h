@@ -4,42 +4,26 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "casemate/guest/agent/linux_place.h"
-#include "casemate/guest/agent/program_group.h"
-#include "casemate/guest/agent/rootfs.h"
+#include "casemate/guest/agent/starter.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::guest {
 
-// What the keeper hands to the process that becomes a sandbox's agent.
-struct AgentPlan {
-  RootPlan root;
-  LinuxPlace::Config place;
-  // Held for as long as the sandbox lives; empty for the image `host`.
-  sys::UniqueFd image;
-  // Bound by the keeper, listened on here: that is how others see that the sandbox is ready.
-  sys::UniqueFd agent_socket;
-  sys::UniqueFd lease_socket;
+// What a process that becomes a sandbox's agent has from its birth, before there is a sandbox.
+struct SpareParts {
+  // To the keeper, seqpacket: one byte comes when the id maps are written, then the request as the
+  // keeper had it, with the descriptors that `send_plan` names. An `AgentReport` goes back.
+  sys::UniqueFd status;
+  // The keeper's process.
+  sys::UniqueFd keeper;
   // The pid namespace is there and every other is not: /proc is mounted before there is a user
   // namespace, and a byte says to the keeper that there is.
   bool proc_first = false;
-  // There from the start: a sandbox that nobody holds any more ends, however early that is.
-  sys::UniqueFd first_lease;
-  std::uint64_t keep_idle_ms = 0;
-  // To the keeper: one byte comes when the id maps are written, an `AgentReport` goes back.
-  sys::UniqueFd status;
-  sys::UniqueFd keeper;
-  // A runtime has made the namespaces, the ids and the root with its /proc. `keeper` is then a
-  // connection to the keeper, and so is `status`; the end of the former ends the sandbox.
-  bool contained = false;
-  // Files of the control groups that it lives in (`Place::join_groups`).
-  std::vector<sys::UniqueFd> groups;
-  // Where its programs are counted by nobody outside.
-  std::optional<ProgramGroup> programs{};
+  // As in `RootPlan`.
+  bool one_id = false;
+  // The keeper may drop groups, and so has to.
+  bool drops_groups = false;
 };
 
 // All that a sandbox has of its own.
@@ -58,20 +42,24 @@ struct AgentReport {
 // `std::system_error`.
 void empty_bounding_set();
 
-// The agent's whole life, pid 1 of a sandbox: builds the root, listens, clones a call process for
-// each connection, reaps, counts leases. It parses nothing that a program can influence. Ends, and
-// with it every process of the sandbox, when the last lease closed (and the time that it wished to
-// be kept went by), or with the keeper.
+// The agent's whole life, pid 1 of a sandbox: builds the root, hears what sandbox it is, listens,
+// clones a call process for each connection, reaps, counts leases. It parses nothing that a program
+// can influence. Ends, and with it every process of the sandbox, when the last lease closed (and
+// the time that it wished to be kept went by), or with the keeper.
 //
 // Called in the process that `clone_process` made with all namespaces, or with `proc_first` a pid
 // namespace only; never returns.
-[[noreturn]] void run_agent(AgentPlan plan) noexcept;
+[[noreturn]] void run_agent(SpareParts parts) noexcept;
+
+// Tells an agent what sandbox it is: the request, and with it the sockets to listen on (calls,
+// leases), the first lease, the image where there is one, the groups to live in and the files of
+// the programs' group where there is one. Throws `std::system_error`.
+void send_plan(int agent, const StartPlan& plan);
 
 // What a contained agent says first, so that its keeper learns its number.
 inline constexpr char kAgentHello = 'h';
-// The same life as pid 1 of a container: `keeper` is a seqpacket socket from which the request
-// comes as the keeper had it, with the sockets to listen on (calls, leases), the first lease, the
-// image where there is one, and the groups to live in.
+// The same life as pid 1 of a container: a runtime has made the namespaces, the ids and the root
+// with its /proc. `keeper` is a connection as `SpareParts::status` is; its end ends the sandbox.
 [[noreturn]] void run_contained_agent(sys::UniqueFd keeper) noexcept;
 
 }  // namespace casemate::guest

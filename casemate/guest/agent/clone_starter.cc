@@ -1,6 +1,8 @@
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,15 +24,6 @@ namespace {
 
 using sys::UniqueFd;
 
-void write_id_maps(int process, const SandboxIds& ids) {
-  // Its number here may be a stranger's in a /proc that was mounted for another pid namespace.
-  const std::optional<pid_t> number = sys::number_in_proc(process);
-  if (!number) sys::throw_error(ESRCH, "finding the agent in /proc");
-  const std::string folder = "/proc/" + std::to_string(*number) + "/";
-  sys::write_control_file_at(AT_FDCWD, (folder + "uid_map").c_str(), ids.user_map());
-  sys::write_control_file_at(AT_FDCWD, (folder + "gid_map").c_str(), ids.group_map());
-}
-
 // Waits until an agent that mounts its /proc first has got so far.
 bool has_user_namespace(int status) {
   char said = 0;
@@ -40,6 +33,65 @@ bool has_user_namespace(int status) {
   } while (size < 0 && errno == EINTR);
   return size == 1 && recv(status, &said, 1, 0) == 1;
 }
+
+// An agent that is not told yet what sandbox it is. It ends with this, unless it was taken.
+class SpareAgent {
+ public:
+  // Throws `std::system_error`.
+  SpareAgent(const KeeperIdentity& identity, int keeper, bool proc_first) {
+    const SandboxIds ids = identity.pick();
+    auto [ours, agents] = sys::socket_pair(sys::SocketType::seqpacket);
+    status_ = std::move(ours);
+    SpareParts parts{.status = std::move(agents),
+                     .keeper = sys::duplicate(keeper),
+                     .proc_first = proc_first,
+                     .one_id = ids.one(),
+                     .drops_groups = identity.drops_groups()};
+    pid_ = sys::clone_process(proc_first ? std::uint64_t{CLONE_NEWPID} : kAllNamespaces);
+    if (pid_ == 0) run_agent(std::move(parts));
+    try {
+      parts.status.reset();
+      // Else it has reported why there is none.
+      if (!proc_first || has_user_namespace(status_.get())) let_go(ids);
+    } catch (...) {
+      end();
+      throw;
+    }
+  }
+  ~SpareAgent() { end(); }
+  SpareAgent(const SpareAgent&) = delete;
+  SpareAgent& operator=(const SpareAgent&) = delete;
+
+  int status() const { return status_.get(); }
+
+  // It is the sandbox's from now on.
+  void take(KeptSandbox& sandbox) {
+    sandbox.pid = std::exchange(pid_, -1);
+    sandbox.status = std::move(status_);
+  }
+
+ private:
+  void let_go(const SandboxIds& ids) const {
+    // Its number here may be a stranger's in a /proc that was mounted for another pid namespace.
+    const std::optional<pid_t> number = sys::number_in_proc(sys::open_pid(pid_).get());
+    if (!number) sys::throw_error(ESRCH, "finding the agent in /proc");
+    const std::string folder = "/proc/" + std::to_string(*number) + "/";
+    sys::write_control_file_at(AT_FDCWD, (folder + "uid_map").c_str(), ids.user_map());
+    sys::write_control_file_at(AT_FDCWD, (folder + "gid_map").c_str(), ids.group_map());
+    if (!sys::try_send_value(status_.get(), 'g')) sys::throw_errno("starting an agent");
+  }
+
+  // Nobody waits for it otherwise, so the number is its own.
+  void end() noexcept {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+
+  pid_t pid_ = -1;
+  UniqueFd status_;
+};
 
 class CloneStarter final : public Starter {
  public:
@@ -65,54 +117,40 @@ class CloneStarter final : public Starter {
   bool refused() const noexcept override { return refused_.has_value(); }
   std::string description() const override { return identity_->description(); }
 
-  void start(StartPlan start, KeptSandbox& sandbox) override {
-    const CreateSandbox& request = start.request;
-    template_->add_work_dir(request.work_dir);
-    auto [ours, agents] = sys::socket_pair(sys::SocketType::seqpacket);
-    ids_ = identity_->pick();
-    AgentPlan plan;
-    plan.root = {.work_dir = request.work_dir,
-                 .disk_bytes = request.disk_bytes,
-                 .disk_inodes = request.disk_inodes,
-                 .one_id = ids_.one()};
-    plan.place = {.work_dir = request.work_dir,
-                  .open_files = request.open_files,
-                  .processes = request.processes,
-                  .cpu_seconds = request.cpu_seconds,
-                  .one_id = ids_.one(),
-                  .drops_groups = identity_->drops_groups()};
-    plan.agent_socket = std::move(start.agent_socket);
-    plan.lease_socket = std::move(start.lease_socket);
-    plan.status = std::move(agents);
-    plan.first_lease = std::move(start.first_lease);
-    plan.keep_idle_ms = request.keep_idle_ms;
-    // Until the clone has its own copy of the mounts.
-    std::optional<ImageTemplate> image;
-    if (request.has_image != 0) {
-      plan.image = std::move(start.image);
-      image.emplace(*template_, plan.image.get(), request.work_dir);
+  void start(StartPlan plan, KeptSandbox& sandbox) override {
+    template_->add_work_dir(plan.request.work_dir);
+    // One that waited has the image `host`. It may have been killed since.
+    if (next_ && !plan.image && is_told(*next_, plan)) {
+      next_->take(sandbox);
+    } else {
+      // Until the clone has its own copy of the mounts.
+      std::optional<ImageTemplate> image;
+      if (plan.image) image.emplace(*template_, plan.image.get(), plan.request.work_dir);
+      SpareAgent made(*identity_, self_.get(), proc_first_);
+      // One that has ended has reported why.
+      is_told(made, plan);
+      made.take(sandbox);
     }
-    plan.groups = std::move(start.groups);
-    plan.programs = std::move(start.programs);
-    plan.keeper = sys::duplicate(self_.get());
-    plan.proc_first = proc_first_;
-    const pid_t pid =
-        sys::clone_process(proc_first_ ? std::uint64_t{CLONE_NEWPID} : kAllNamespaces);
-    if (pid == 0) run_agent(std::move(plan));
-    sandbox.pid = pid;
-    sandbox.status = std::move(ours);
+    if (!plan.image) next_.reset();
   }
 
-  void let_go(KeptSandbox& sandbox) override {
-    // Else it has reported why there is none.
-    if (proc_first_ && !has_user_namespace(sandbox.status.get())) return;
-    write_id_maps(sandbox.process.get(), ids_);
-    if (!sys::try_send_value(sandbox.status.get(), 'g')) {
-      sys::throw_errno("starting an agent");
-    }
+  void prepare_next() override {
+    if (next_) return;
+    get_ready();
+    next_.emplace(*identity_, self_.get(), proc_first_);
   }
+  void drop_next() noexcept override { next_.reset(); }
 
  private:
+  // False when it has ended.
+  static bool is_told(const SpareAgent& agent, const StartPlan& plan) try {
+    send_plan(agent.status(), plan);
+    return true;
+  } catch (const std::system_error& error) {
+    if (error.code().value() != EPIPE && error.code().value() != ECONNRESET) throw;
+    return false;
+  }
+
   const std::optional<SubordinateIds> subordinate_;
   UniqueFd self_;
   std::optional<KeeperIdentity> identity_;
@@ -120,8 +158,7 @@ class CloneStarter final : public Starter {
   std::optional<std::system_error> refused_;
   std::optional<RootTemplate> template_;
   bool proc_first_ = false;
-  // Of the one that was started last.
-  SandboxIds ids_;
+  std::optional<SpareAgent> next_;
 };
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -141,6 +142,9 @@ std::uint64_t event_of(const KeptSandbox& sandbox, About about) {
   return 4 * sandbox.number + static_cast<std::uint64_t>(about);
 }
 
+// Whoever asks for a sandbox and uses it is not held up by the next.
+constexpr std::chrono::milliseconds kQuiet{1};
+
 // A sandbox can be found by its sockets only.
 bool makes_findable(std::string_view name) {
   return name == kLeaseSocketName || name == kAgentSocketName;
@@ -171,6 +175,7 @@ class Keeper {
       std::array<epoll_event, 64> ready{};
       const int count = epoll_wait(events_.get(), ready.data(), ready.size(), pause());
       if (count < 0 && errno != EINTR) sys::throw_errno("waiting for events");
+      if (count == 0 && quiet_) prepare_next();
       bool host_speaks = false;
       for (int i = 0; i < count; ++i) {
         const std::uint64_t subject = ready[static_cast<std::size_t>(i)].data.u64;
@@ -191,32 +196,36 @@ class Keeper {
   }
 
  private:
-  static bool is_starting(const KeptSandbox& sandbox) {
-    return sandbox.start_until && !sandbox.answered;
+  // As epoll_wait takes it: -1 is without end.
+  int pause() const {
+    std::optional<std::chrono::nanoseconds> rest = quiet_;
+    const sys::SteadyTime now = std::chrono::steady_clock::now();
+    for (const std::uint64_t number : timed_starts_) {
+      const auto until = *sandboxes_.at(number)->start_until - now;
+      rest = rest ? std::min(*rest, until) : until;
+    }
+    if (!rest) return -1;
+    const auto whole = std::chrono::ceil<std::chrono::milliseconds>(*rest).count();
+    return static_cast<int>(std::clamp<std::int64_t>(whole, 0, std::numeric_limits<int>::max()));
   }
 
-  // Milliseconds, as epoll_wait takes them, until a start has taken too long; -1: none is under
-  // way.
-  int pause() const {
-    std::optional<sys::SteadyTime> first;
-    for (const auto& [number, sandbox] : sandboxes_) {
-      if (!is_starting(*sandbox)) continue;
-      first = first ? std::min(*first, *sandbox->start_until) : *sandbox->start_until;
+  // What goes wrong is said to whoever asks for a sandbox.
+  void prepare_next() {
+    quiet_.reset();
+    try {
+      starter_->prepare_next();
+    } catch (const std::system_error&) {
     }
-    if (!first) return -1;
-    const auto rest = *first - std::chrono::steady_clock::now();
-    const auto whole = std::chrono::ceil<std::chrono::milliseconds>(rest).count();
-    return static_cast<int>(std::clamp<std::int64_t>(whole, 0, std::numeric_limits<int>::max()));
   }
 
   // One that hangs would hold up every other that the host asks for.
   void end_overdue() {
-    for (const auto& [number, sandbox] : sandboxes_) {
-      if (!is_starting(*sandbox) || *sandbox->start_until > std::chrono::steady_clock::now()) {
-        continue;
-      }
-      settle(*sandbox, ETIMEDOUT, "the container's runtime took too long to start it");
-      end(*sandbox);
+    const std::set<std::uint64_t> starts = timed_starts_;
+    for (const std::uint64_t number : starts) {
+      KeptSandbox& sandbox = *sandboxes_.at(number);
+      if (*sandbox.start_until > std::chrono::steady_clock::now()) continue;
+      settle(sandbox, ETIMEDOUT, "the container's runtime took too long to start it");
+      end(sandbox);
     }
   }
 
@@ -304,6 +313,8 @@ class Keeper {
     if (message.would_block) return;
     if (message.bytes == 0) {
       close_awaited(host_);
+      quiet_.reset();
+      starter_->drop_next();
       end_unpublished();
       return;
     }
@@ -330,6 +341,7 @@ class Keeper {
     const auto found = sandboxes_.find(number);
     if (found == sandboxes_.end()) return answer(number, ECANCELED, "");
     found->second->answered = true;
+    timed_starts_.erase(number);
     found->second->given_up = true;
     end(*found->second);
   }
@@ -368,7 +380,7 @@ class Keeper {
   void create(const CreateSandbox& request, std::vector<UniqueFd> descriptors) {
     starter_->get_ready();
     // A worker of the last runtime's may have ended a moment after it.
-    reap_strays();
+    if (had_runtime_) reap_strays();
     auto sandbox = std::make_unique<KeptSandbox>();
     sandbox->number = request.number;
     sandbox->id = request.id;
@@ -395,9 +407,13 @@ class Keeper {
     starter_->start(std::move(plan), *sandbox);
     KeptSandbox& kept = *sandbox;
     sandboxes_.emplace(request.number, std::move(sandbox));
+    // Who has asked twice will ask again.
+    if (std::exchange(was_asked_, true)) quiet_ = kQuiet;
     try {
       if (kept.pid > 0) know_agent(kept);
+      if (kept.start_until) timed_starts_.insert(kept.number);
       if (kept.runtime_pid > 0) {
+        had_runtime_ = true;
         kept.runtime = sys::open_pid(kept.runtime_pid);
         await(kept.runtime.get(), event_of(kept, About::runtime));
       }
@@ -407,9 +423,9 @@ class Keeper {
         kept.watch = inotify_add_watch(watches_.get(), path.c_str(), IN_DELETE);
         if (kept.watch < 0) do_without_watches(errno);
       }
-      starter_->let_go(kept);
     } catch (...) {
       kept.answered = true;  // by the caller
+      timed_starts_.erase(kept.number);
       // Neither was waited for yet, so both numbers are theirs.
       for (const pid_t pid : {kept.pid, kept.runtime_pid}) {
         if (pid > 0) kill(pid, SIGKILL);
@@ -524,6 +540,7 @@ class Keeper {
   }
 
   void settle(KeptSandbox& sandbox, int error, const char* text) {
+    timed_starts_.erase(sandbox.number);
     if (!std::exchange(sandbox.answered, true)) answer(sandbox.number, error, text);
   }
 
@@ -558,6 +575,13 @@ class Keeper {
   std::string unwatched_;
   // By number.
   std::map<std::uint64_t, std::unique_ptr<KeptSandbox>> sandboxes_;
+  // Of those that are being started, the ones that may not take as long as they like.
+  std::set<std::uint64_t> timed_starts_;
+  // When nothing has happened for so long, the next start is prepared. Absent: it is, or nobody is
+  // expected to ask.
+  std::optional<std::chrono::milliseconds> quiet_{0};
+  bool was_asked_ = false;
+  bool had_runtime_ = false;
 };
 
 }  // namespace

@@ -398,29 +398,29 @@ void add_quota(int root, const RootPlan& plan) {
 
 }  // namespace
 
-void furnish_container(const RootPlan& plan) {
+void furnish_root(const RootPlan& plan) {
   sys::make_all_private();
   const UniqueFd root = sys::open_at(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
   add_quota(root.get(), plan);
+  // What one call mounts in it keeps every other from taking that name away (linux_place.cc).
+  if (plan.one_id) sys::share_mount(plan.work_dir.c_str());
+}
+
+void furnish_container(const RootPlan& plan) {
+  furnish_root(plan);
   const UniqueFd proc = sys::open_at(AT_FDCWD, "/proc", O_PATH | O_DIRECTORY);
   bound_inotify(proc.get());
 }
 
-void enter_root(const RootPlan& plan) {
-  sys::make_all_private();
+void enter_root(UniqueFd proc) {
   const UniqueFd tree = sys::clone_tree(AT_FDCWD, kTemplateDirectory);
   sys::restrict_mount(tree.get(), {.read_only = true, .no_dev = false});
   // Any directory will do that is always there and from which nothing is taken.
   sys::attach(tree.get(), AT_FDCWD, "/proc");
-  const int root = tree.get();
-  add_quota(root, plan);
-  const UniqueFd own = plan.proc ? UniqueFd() : sys::make_proc();
-  const int proc = plan.proc ? plan.proc.get() : own.get();
-  sys::attach(proc, root, "proc");
-  bound_inotify(proc);
-  sys::replace_root(root);
-  // What one call mounts in it keeps every other from taking that name away (linux_place.cc).
-  if (plan.one_id) sys::share_mount(plan.work_dir.c_str());
+  if (!proc) proc = sys::make_proc();
+  sys::attach(proc.get(), tree.get(), "proc");
+  bound_inotify(proc.get());
+  sys::replace_root(tree.get());
 }
 
 }  // namespace casemate::guest

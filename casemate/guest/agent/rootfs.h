@@ -78,24 +78,26 @@ class ImageTemplate {
 // one in a user namespace. Throws `std::system_error`.
 bool proc_is_covered();
 
-// What a sandbox's own root is made with.
+// What a sandbox has of its own in its root.
 struct RootPlan {
   // Absolute; in the template.
   std::string work_dir;
-  // Of the sandbox's pid namespace, mounted before it had a user namespace; else it is made here.
-  sys::UniqueFd proc{};
   std::uint64_t disk_bytes = 0;
   std::uint64_t disk_inodes = 0;
   // User 1000 is all there is: programs own what this makes.
   bool one_id = false;
 };
 
-// Makes a view of the keeper's template this process's root, with a /proc of its own and one tmpfs,
-// bounded by the plan, behind the work directory, the home directory and a machine id of its own.
+// Makes a view of the keeper's template this process's root, with a /proc of its own: `proc`, of
+// the sandbox's pid namespace, mounted before it had a user namespace, or else one that is made
+// here. What the machine mounts or drops below /usr is followed until `furnish_root`.
 //
 // The caller was cloned from the keeper and has every capability of a user namespace that owns its
 // mount and pid namespaces; umask 0. Throws `std::system_error`.
-void enter_root(const RootPlan& plan);
+void enter_root(sys::UniqueFd proc);
+// Then, one tmpfs, bounded by the plan, behind the work directory, the home directory and a machine
+// id of its own.
+void furnish_root(const RootPlan& plan);
 
 // The same for pid 1 of a container whose root is a keeper's template, read-only, with a /proc that
 // the runtime has mounted.

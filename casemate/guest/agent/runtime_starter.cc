@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "casemate/guest/agent/agent.h"
 #include "casemate/guest/agent/container_config.h"
 #include "casemate/guest/agent/rootfs.h"
 #include "casemate/guest/agent/starter.h"
@@ -106,15 +107,6 @@ class RuntimeStarter final : public Starter {
   }
 
  private:
-  static void send_plan(int socket, const StartPlan& plan) {
-    std::vector<int> descriptors{plan.agent_socket.get(), plan.lease_socket.get(),
-                                 plan.first_lease.get()};
-    if (plan.image) descriptors.push_back(plan.image.get());
-    for (const UniqueFd& group : plan.groups) descriptors.push_back(group.get());
-    sys::send_message(socket, {reinterpret_cast<const char*>(&plan.request), sizeof plan.request},
-                      descriptors, sys::Blocking::yes);
-  }
-
   // In the child. It has a mount namespace of its own, so that what is prepared for one container
   // is not seen by another.
   [[noreturn]] void become_runtime(const StartPlan& start, const KeptSandbox& sandbox,

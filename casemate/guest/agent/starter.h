@@ -70,8 +70,11 @@ class Starter {
 
   // Starts the agent, or the runtime that starts it: fills in `pid` or `runtime_pid`, and `status`.
   virtual void start(StartPlan plan, KeptSandbox& sandbox) = 0;
-  // The rest, when what `start` made is waited for. The default does nothing.
-  virtual void let_go(KeptSandbox& /*sandbox*/) {}
+
+  // Makes what the next `start` can take, when nobody waits for it. The default makes nothing.
+  virtual void prepare_next() {}
+  // There will be no other.
+  virtual void drop_next() noexcept {}
 
   // Its processes have ended: removes what the start may have left beside the sandbox's directory
   // and its control groups. The default does nothing.

@@ -14,6 +14,7 @@
 #include "casemate/core/errors.h"
 #include "casemate/core/guest_path.h"
 #include "casemate/guest/agent_call.h"
+#include "casemate/sys/memory.h"
 
 namespace casemate::guest {
 namespace {
@@ -207,6 +208,7 @@ std::string AgentCall::read_file(std::string_view path, std::string_view working
       }
       if (content.empty() && answer.payload.size() == kMaxData) {
         content.reserve(std::min(max_bytes, kRoomForMore));
+        sys::prefer_huge_pages({content.data(), content.capacity()});
       }
       content += answer.payload;
       connection.reuse(std::move(answer.payload));

@@ -139,12 +139,12 @@ std::vector<GroupStep> sandbox_steps(const ControlGroupLayout& layout, std::stri
     const std::string group = programs_group(place, id);
     const std::string quota =
         std::to_string(resources.cpu_millis.value * kPeriodMicroseconds / 1000);
-    const std::string period = std::to_string(kPeriodMicroseconds);
     steps.programs(place, id, "cpu", Limit::cpu);
     if (place.unified) {
-      steps.write(group, "cpu.max", quota + " " + period, Limit::cpu);
+      steps.write(group, "cpu.max", quota + " " + std::to_string(kPeriodMicroseconds), Limit::cpu);
     } else {
-      steps.write(group, "cpu.cfs_period_us", period, Limit::cpu);
+      // The period is the one that each group begins with. For each of the two the kernel looks at
+      // all groups of the machine.
       steps.write(group, "cpu.cfs_quota_us", quota, Limit::cpu);
     }
     steps.directory(agent_group(place, id), Limit::cpu);

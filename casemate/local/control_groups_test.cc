@@ -63,7 +63,6 @@ TEST(ControlGroups, AVersion1SandboxIsBoundedInEachHierarchy) {
                   "/sys/fs/cgroup/cpu,cpuacct/casemate : cpu",
                   "/sys/fs/cgroup/cpu,cpuacct/casemate/ID : cpu",
                   "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/calls : cpu",
-                  "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/calls/cpu.cfs_period_us = 100000 : cpu",
                   "/sys/fs/cgroup/cpu,cpuacct/casemate/ID/calls/cpu.cfs_quota_us = 150000 : cpu",
                   "/sys/fs/cgroup/with space/casemate : pids",
                   "/sys/fs/cgroup/with space/casemate/ID : pids",

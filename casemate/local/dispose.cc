@@ -49,8 +49,10 @@ int LocalSandboxes::dispose_where(
 
 int LocalSandboxes::dispose_of(std::string_view scope, std::string_view thread_id,
                                const std::function<bool(const Record&)>& wanted) noexcept {
-  return dispose_where(wanted,
-                       [&](std::string_view name) { return may_be_of(scope, thread_id, name); });
+  return dispose_where(
+      wanted, [conversation = conversation_digits(scope, thread_id)](std::string_view name) {
+        return may_be_of(conversation, name);
+      });
 }
 
 bool LocalSandboxes::dispose_id(std::string_view id) noexcept {

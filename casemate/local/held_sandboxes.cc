@@ -1,21 +1,29 @@
 #include "casemate/local/held_sandboxes.h"
 
-#include <poll.h>
-
+#include <array>
 #include <cstddef>
 #include <utility>
 #include <vector>
 
 #include "casemate/local/lease.h"
-#include "casemate/sys/poll.h"
 
 namespace casemate::local {
-namespace {
 
-// Below every limit of open files that a process can have so many sandboxes with.
-constexpr std::size_t kLeasesAtOnce = 128;
+void HeldSandboxes::watch(const std::string& digest, Entry& entry) {
+  entry.number = ++last_number_;
+  // An agent says nothing on a lease that it has granted: whatever comes is its end.
+  ends_->add(entry.sandbox->lease.get(), entry.number, sys::Trigger::level);
+  digest_by_number_.emplace(entry.number, digest);
+}
 
-}  // namespace
+// Under the lock, as the next.
+std::shared_ptr<const HeldSandbox> HeldSandboxes::take_out(Entries::iterator found) {
+  std::shared_ptr<const HeldSandbox> taken = std::move(found->second.sandbox);
+  if (owner_.is_current()) ends_->remove(taken->lease.get());
+  digest_by_number_.erase(found->second.number);
+  by_digest_.erase(found);
+  return taken;
+}
 
 std::shared_ptr<const HeldSandbox> HeldSandboxes::find(const std::string& digest) {
   // Destroyed, last, without the lock.
@@ -23,32 +31,43 @@ std::shared_ptr<const HeldSandbox> HeldSandboxes::find(const std::string& digest
   const std::lock_guard lock(mutex_);
   const auto found = by_digest_.find(digest);
   if (found == by_digest_.end()) return nullptr;
-  if (lease_holds(found->second->lease.get())) return found->second;
-  dead = std::move(found->second);
-  by_digest_.erase(found);
+  if (lease_holds(found->second.sandbox->lease.get())) return found->second.sandbox;
+  dead = take_out(found);
   return nullptr;
 }
 
 void HeldSandboxes::put(const std::string& digest, std::shared_ptr<const HeldSandbox> sandbox) {
   std::shared_ptr<const HeldSandbox> replaced;
   const std::lock_guard lock(mutex_);
-  replaced = std::exchange(by_digest_[digest], std::move(sandbox));
+  if (const auto found = by_digest_.find(digest); found != by_digest_.end()) {
+    replaced = take_out(found);
+  }
+  begin_watching();
+  Entry entry{.sandbox = std::move(sandbox)};
+  watch(digest, entry);
+  by_digest_.emplace(digest, std::move(entry));
+}
+
+void HeldSandboxes::begin_watching() {
+  if (ends_ && owner_.is_current()) return;
+  ends_.emplace();
+  owner_ = {};
+  digest_by_number_.clear();
+  for (auto& [digest, entry] : by_digest_) watch(digest, entry);
 }
 
 std::shared_ptr<const HeldSandbox> HeldSandboxes::take(const std::string& digest,
                                                        const std::string& id) {
   const std::lock_guard lock(mutex_);
   const auto found = by_digest_.find(digest);
-  if (found == by_digest_.end() || found->second->record.id != id) return nullptr;
-  std::shared_ptr<const HeldSandbox> taken = std::move(found->second);
-  by_digest_.erase(found);
-  return taken;
+  if (found == by_digest_.end() || found->second.sandbox->record.id != id) return nullptr;
+  return take_out(found);
 }
 
 std::string HeldSandboxes::name_of(std::string_view id) {
   const std::lock_guard lock(mutex_);
-  for (const auto& [name, sandbox] : by_digest_) {
-    if (sandbox->record.id == id) return name;
+  for (const auto& [name, entry] : by_digest_) {
+    if (entry.sandbox->record.id == id) return name;
   }
   return {};
 }
@@ -57,22 +76,18 @@ void HeldSandboxes::drop_dead() {
   // Destroyed, last, without the lock.
   std::vector<std::shared_ptr<const HeldSandbox>> dead;
   const std::lock_guard lock(mutex_);
-  for (auto at = by_digest_.begin(); at != by_digest_.end();) {
-    // Many in one system call: every acquire of something new comes here.
-    std::vector<pollfd> leases;
-    auto end = at;
-    for (; end != by_digest_.end() && leases.size() < kLeasesAtOnce; ++end) {
-      leases.push_back(lease_end(end->second->lease.get()));
+  if (by_digest_.empty()) return;
+  begin_watching();
+  std::array<std::uint64_t, 16> numbers{};
+  while (true) {
+    const std::size_t before = dead.size();
+    const std::size_t count = ends_->look(numbers);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto digest = digest_by_number_.find(numbers[i]);
+      if (digest == digest_by_number_.end()) continue;
+      dead.push_back(take_out(by_digest_.find(digest->second)));
     }
-    const bool all_live = sys::poll_until(leases, sys::SteadyTime::clock::now()) == 0;
-    for (const pollfd& lease : leases) {
-      if (all_live || lease.revents == 0) {
-        ++at;
-        continue;
-      }
-      dead.push_back(std::move(at->second));
-      at = by_digest_.erase(at);
-    }
+    if (dead.size() == before) return;
   }
 }
 

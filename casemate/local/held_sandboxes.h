@@ -13,6 +13,8 @@
 #include "casemate/guest/ready_call.h"
 #include "casemate/local/keeper_client.h"
 #include "casemate/local/state_directory.h"
+#include "casemate/sys/epoll.h"
+#include "casemate/sys/owner_process.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::local {
@@ -51,8 +53,8 @@ struct HeldSandbox {
 // is disposed or found dead, or this table goes. A handle shares its entry, so a sandbox whose
 // handle outlives the table lives as long as the handle.
 //
-// Thread-safe. In a forked child of the application the table and its leases are there too; both
-// processes hold them then.
+// Thread-safe; methods throw `std::system_error` where no descriptor can be had. In a forked child
+// of the application the table and its leases are there too; both processes hold them then.
 class HeldSandboxes {
  public:
   // The sandbox held under that identity, alive a moment ago; null when there is none. Costs one
@@ -69,12 +71,30 @@ class HeldSandboxes {
   // What the sandbox of that id is held under; empty when it is not held here.
   std::string name_of(std::string_view id);
 
-  // Forgets every dead one: disposed by another process, or killed.
+  // Forgets every dead one: disposed by another process, or killed. Costs one system call, however
+  // many live.
   void drop_dead();
 
  private:
+  struct Entry {
+    std::shared_ptr<const HeldSandbox> sandbox;
+    // What `ends_` calls its lease.
+    std::uint64_t number = 0;
+  };
+  using Entries = std::map<std::string, Entry>;
+
+  void begin_watching();
+  void watch(const std::string& digest, Entry& entry);
+  std::shared_ptr<const HeldSandbox> take_out(Entries::iterator found);
+
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const HeldSandbox>> by_digest_;
+  Entries by_digest_;
+  std::map<std::uint64_t, std::string> digest_by_number_;
+  std::uint64_t last_number_ = 0;
+  // Of this process: a forked child makes its own, because what is taken out of one is taken out
+  // for both.
+  std::optional<sys::Epoll> ends_;
+  sys::OwnerProcess owner_;
 };
 
 }  // namespace casemate::local

@@ -75,12 +75,9 @@ void change_keep_idle(int lease, std::chrono::milliseconds keep_idle) noexcept {
   ask_for_lease(lease, keep_idle);
 }
 
-pollfd lease_end(int lease) noexcept {
-  return {.fd = lease, .events = POLLIN | POLLRDHUP, .revents = 0};
-}
-
+// An agent says nothing on a lease that it has granted, so whatever comes is its end.
 bool lease_holds(int lease) noexcept {
-  pollfd entry = lease_end(lease);
+  pollfd entry{.fd = lease, .events = POLLIN | POLLRDHUP, .revents = 0};
   try {
     return sys::poll_until({&entry, 1}, sys::SteadyTime{}) == 0;
   } catch (const std::system_error&) {

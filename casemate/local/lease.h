@@ -1,7 +1,5 @@
 #pragma once
 
-#include <poll.h>
-
 #include <chrono>
 #include <optional>
 
@@ -20,10 +18,6 @@ std::optional<sys::UniqueFd> take_lease(int directory,
 
 // Gives a lease another `keep_idle`. Never throws: a sandbox that has ended needs none.
 void change_keep_idle(int lease, std::chrono::milliseconds keep_idle) noexcept;
-
-// To be waited for: the end of a lease's sandbox. An agent says nothing on a lease that it has
-// granted, so whatever comes is that.
-pollfd lease_end(int lease) noexcept;
 
 // Whether the sandbox of a lease lives, asked of the connection alone: its end closes it. Never
 // throws.

@@ -383,19 +383,19 @@ namespace {
 constexpr std::size_t kConversationDigits = 8;
 constexpr std::size_t kNameDigits = 32;
 
-std::string digits_of(std::string_view scope, std::string_view thread_id) {
+}  // namespace
+
+std::string conversation_digits(std::string_view scope, std::string_view thread_id) {
   return sha256_hex(fmt::format("{}:{}{}:{}", scope.size(), scope, thread_id.size(), thread_id))
       .substr(0, kConversationDigits);
 }
 
-}  // namespace
-
 std::string sandbox_name(const SandboxKey& key, std::string_view kind) {
-  return digits_of(key.scope, key.thread_id) + identity_digest(key, kind);
+  return conversation_digits(key.scope, key.thread_id) + identity_digest(key, kind);
 }
 
-bool may_be_of(std::string_view scope, std::string_view thread_id, std::string_view name) {
-  return name.size() != kNameDigits || name.starts_with(digits_of(scope, thread_id));
+bool may_be_of(std::string_view conversation, std::string_view name) {
+  return name.size() != kNameDigits || name.starts_with(conversation);
 }
 
 std::string lock_name(std::string_view name) {

@@ -149,9 +149,11 @@ class StateDirectory {
 // all sandboxes of a conversation have, so that one of a thousand is found without reading as many
 // records.
 std::string sandbox_name(const SandboxKey& key, std::string_view kind);
-// Whether a sandbox of that conversation may be called so: its record has to be asked then. Another
-// build may have given other names.
-bool may_be_of(std::string_view scope, std::string_view thread_id, std::string_view name);
+// Those digits.
+std::string conversation_digits(std::string_view scope, std::string_view thread_id);
+// Whether a sandbox of the conversation with these digits may be called so: its record has to be
+// asked then. Another build may have given other names.
+bool may_be_of(std::string_view conversation, std::string_view name);
 
 // The lock that goes with such a name. Keys that share one wait for each other, a few milliseconds
 // and rarely.

@@ -40,19 +40,27 @@ void Epoll::rearm(int fd, std::uint64_t id) {
   control(epoll_.get(), EPOLL_CTL_MOD, fd, id, Trigger::once);
 }
 
-std::size_t Epoll::wait(std::span<std::uint64_t> ids) {
+void Epoll::remove(int fd) {
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) < 0) throw_errno("epoll_ctl");
+}
+
+std::size_t Epoll::take(std::span<std::uint64_t> ids, int milliseconds) {
   std::array<epoll_event, kMaxEvents> events{};
   const int room = static_cast<int>(std::min(ids.size(), events.size()));
+  const int ready = epoll_wait(epoll_.get(), events.data(), room, milliseconds);
+  if (ready < 0 && errno != EINTR) throw_errno("epoll_wait");
+  const auto count = static_cast<std::size_t>(std::max(ready, 0));
+  for (std::size_t index = 0; index < count; ++index) ids[index] = events[index].data.u64;
+  return count;
+}
+
+std::size_t Epoll::wait(std::span<std::uint64_t> ids) {
   while (true) {
-    const int ready = epoll_wait(epoll_.get(), events.data(), room, -1);
-    if (ready > 0) {
-      const auto count = static_cast<std::size_t>(ready);
-      for (std::size_t index = 0; index < count; ++index) ids[index] = events[index].data.u64;
-      return count;
-    }
-    if (ready < 0 && errno != EINTR) throw_errno("epoll_wait");
+    if (const std::size_t count = take(ids, -1)) return count;
   }
 }
+
+std::size_t Epoll::look(std::span<std::uint64_t> ids) { return take(ids, 0); }
 
 UniqueFd make_counting_event() {
   UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE));

@@ -27,13 +27,19 @@ class Epoll {
 
   // Watches for something to read, or for the other side's end. `id` is what `wait` reports.
   void add(int fd, std::uint64_t id, Trigger trigger);
+  // Watches it no more, also where another process still has it open.
+  void remove(int fd);
   // Watches anew what was added with `Trigger::once`.
   void rearm(int fd, std::uint64_t id);
 
   // Waits without end until something is ready and fills in the ids. Returns how many, at least 1.
   std::size_t wait(std::span<std::uint64_t> ids);
+  // The same without waiting: 0 when nothing is.
+  std::size_t look(std::span<std::uint64_t> ids);
 
  private:
+  std::size_t take(std::span<std::uint64_t> ids, int milliseconds);
+
   UniqueFd epoll_;
 };
 

@@ -57,6 +57,23 @@ TEST(Epoll, WakesAWaitingThreadForWhatIsAddedMeanwhile) {
   EXPECT_EQ(seen, std::set<std::uint64_t>{3});
 }
 
+TEST(Epoll, LooksWithoutWaitingAndForgetsWhatIsRemoved) {
+  Epoll epoll;
+  std::array<std::uint64_t, 4> ids{};
+  EXPECT_EQ(epoll.look(ids), 0U);
+  const UniqueFd event = make_counting_event();
+  epoll.add(event.get(), 5, Trigger::level);
+  EXPECT_EQ(epoll.look(ids), 0U);
+  raise_event(event.get());
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(epoll.look(ids), 1U);
+    EXPECT_EQ(ids[0], 5U);
+  }
+  const UniqueFd copy(dup(event.get()));
+  epoll.remove(event.get());
+  EXPECT_EQ(epoll.look(ids), 0U);
+}
+
 TEST(CountingEvent, GivesOneForEachThatWasRaised) {
   const UniqueFd event = make_counting_event();
   raise_event(event.get());

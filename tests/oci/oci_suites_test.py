@@ -19,7 +19,7 @@ TIME = 1800  # seconds; a bound on a hang, not a budget
 
 # Tests of how the linux backend itself starts sandboxes, or of what only its own texts say.
 ONLY_LINUX = (
-    "Keeper.*", "GuestProgram.*",
+    "Keeper.*", "GuestProgram.*", "LinuxSpareAgent.*",
     # What is said of a full disk, or of no descriptor left, are the runtime's own words.
     "LinuxLifecycle.RunningOutOfDescriptorsSaysThatDisposingGivesThemBack",
     "LinuxCrash.AFullStateDirectoryIsANamedRefusalAtEveryStepAndLeavesNothing",

@@ -175,10 +175,7 @@ NewDirectory::~NewDirectory() {
 void NewDirectory::publish(const std::string& name) {
   // The whole file system at once: an image has more files than a sync each would be quick for.
   if (syncfs(directory_.get()) < 0) sys::throw_errno("writing an image to disk");
-  if (renameat2(store_.new_.get(), name_.c_str(), store_.images(), name.c_str(), RENAME_NOREPLACE) <
-      0) {
-    sys::throw_errno("publishing an image");
-  }
+  sys::rename_directory(store_.new_.get(), name_, store_.images(), name);
   name_.clear();
   sys::sync_directory(store_.images());
 }

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <stdio.h>
 
 #include <algorithm>
 #include <cstring>
@@ -17,6 +16,7 @@
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
 #include "casemate/sys/socket.h"
+#include "casemate/sys/staged_file.h"
 
 namespace casemate::local {
 using sys::UniqueFd;
@@ -131,10 +131,7 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
 
 void LocalSandboxes::publish(const HeldSandbox& made, const std::string& digest) {
   const std::shared_ptr<const StateDirectory> found = state();
-  if (renameat2(found->fresh(), made.record.id.c_str(), found->sandboxes(), digest.c_str(),
-                RENAME_NOREPLACE) < 0) {
-    sys::throw_errno("publishing the sandbox");
-  }
+  sys::rename_directory(found->fresh(), made.record.id, found->sandboxes(), digest);
 }
 
 // Given the sandbox's directory and its end of the first lease.

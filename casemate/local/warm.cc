@@ -2,11 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <stdio.h>
 
 #include <chrono>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "casemate/base/digest.h"
@@ -16,6 +16,7 @@
 #include "casemate/local/local_sandboxes.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
+#include "casemate/sys/staged_file.h"
 
 namespace casemate::local {
 
@@ -83,8 +84,9 @@ std::shared_ptr<const HeldSandbox> LocalSandboxes::adopt_ready(const SandboxKey&
   ready->record.key = key;
   ready->record.labels = spec.labels;
   write_record(ready->directory.get(), ready->record);
-  if (renameat2(found->sandboxes(), place.c_str(), found->sandboxes(), digest.c_str(),
-                RENAME_NOREPLACE) < 0) {
+  try {
+    sys::rename_directory(found->sandboxes(), place, found->sandboxes(), digest);
+  } catch (const std::system_error&) {
     // Somebody disposed it in this moment.
     stock_->forget(ready->record.id);
     return nullptr;

@@ -324,6 +324,13 @@ void sync_directory(int directory) {
   }
 }
 
+void rename_directory(int from, const std::string& name, int to, const std::string& free) {
+  if (renameat2(from, name.c_str(), to, free.c_str(), RENAME_NOREPLACE) == 0) return;
+  if (!lacks_support(errno) || renameat(from, name.c_str(), to, free.c_str()) < 0) {
+    throw_errno("rename a directory");
+  }
+}
+
 bool make_directory(int directory, const std::string& name) {
   if (mkdirat(directory, name.c_str(), kDirectoryMode) == 0) {
     return true;

@@ -83,6 +83,11 @@ bool write_whole_file(int directory, const std::string& name, mode_t mode,
 // no such thing or the directory may not be opened for reading.
 void sync_directory(int directory);
 
+// Gives the directory `name` in `from` the name `free` in `to`, which nothing has: EEXIST,
+// ENOTEMPTY or ENOTDIR. Where the file system cannot rename so (FUSE, NFS), an empty directory of
+// that name is replaced. Throws `std::system_error`.
+void rename_directory(int from, const std::string& name, int to, const std::string& free);
+
 // Makes a directory `name` (0777 less the umask) in `directory`. False when something has that
 // name already. Throws `std::system_error`.
 bool make_directory(int directory, const std::string& name);

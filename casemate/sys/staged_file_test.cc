@@ -266,6 +266,30 @@ TEST(WriteWholeFile, GivesANameToWhatIsWholeAndLeavesNothingElse) {
   EXPECT_THAT(tree(scratch.path()), ElementsAre("name"));
 }
 
+TEST(RenameDirectory, TakesNothingFromAnybodyWhateverTheFileSystemCanDo) {
+  const auto renames = [] {
+    const Scratch scratch;
+    const UniqueFd directory = open_path(scratch.path().native(), O_PATH | O_DIRECTORY);
+    put(scratch / "new/file", "x");
+    put(scratch / "taken/file", "y");
+    put(scratch / "file", "z");
+    const auto rename = [&](const char* free) {
+      return error_of([&] { rename_directory(directory.get(), "new", directory.get(), free); });
+    };
+    EXPECT_THAT(rename("taken"), testing::AnyOf(EEXIST, ENOTEMPTY));
+    EXPECT_THAT(rename("file"), testing::AnyOf(EEXIST, ENOTDIR));
+    EXPECT_THAT(tree(scratch.path()),
+                ElementsAre("file", "new", "new/file", "taken", "taken/file"));
+    EXPECT_EQ(rename("free"), 0);
+    EXPECT_EQ(rename("again"), ENOENT);
+    EXPECT_THAT(tree(scratch.path()),
+                ElementsAre("file", "free", "free/file", "taken", "taken/file"));
+  };
+  renames();
+  // As on FUSE and NFS.
+  without_call(SYS_renameat2, EINVAL, 0, renames);
+}
+
 TEST(MakeDirectory, TellsMadeFromTaken) {
   const Scratch scratch;
   const UniqueFd directory = open_path(scratch.path().native(), O_PATH | O_DIRECTORY);

@@ -17,6 +17,7 @@
 #include "casemate/base/digest.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
+#include "casemate/images/answering.h"
 #include "casemate/images/documents.h"
 #include "casemate/images/packed.h"
 #include "casemate/images/registry.h"
@@ -103,7 +104,8 @@ SandboxImageInvalid not_there(std::string_view name) {
       "`casemate image ls` shows what is there, `casemate image import REF` brings one in");
 }
 
-HeldImage hold_directory(const ImageReference& reference) {
+HeldImage hold_directory(const ImageReference& reference, const CallControl& control) {
+  wait_for_answer(reference.path, control);
   HeldImage held;
   try {
     held.root = sys::open_path(reference.path, O_RDONLY | O_DIRECTORY);
@@ -193,7 +195,7 @@ HeldImage ImageStore::Impl::hold(const ImageReference& reference, const CallCont
   if (reference.form == ImageForm::host) {
     throw InvalidArgument("the image 'host' is this machine's and not kept in the image store");
   }
-  if (reference.form == ImageForm::dir) return hold_directory(reference);
+  if (reference.form == ImageForm::dir) return hold_directory(reference, control);
   // Between an import and its lock somebody may remove it; whoever does so for ever is obeyed.
   for (int attempt = 0; attempt < 3; ++attempt) {
     std::optional<std::string> id;
@@ -216,7 +218,7 @@ void ImageStore::Impl::check(const ImageReference& reference, const CallControl&
     case ImageForm::host:
       return;
     case ImageForm::dir:
-      hold_directory(reference);
+      hold_directory(reference, control);
       return;
     case ImageForm::registry:
       if (!reference.id.empty()) import_id(reference, control);
@@ -247,6 +249,7 @@ std::optional<HeldImage> ImageStore::Impl::hold_stored(const std::string& id) {
 
 std::unique_ptr<ImageSource> ImageStore::Impl::open_source(const ImageReference& reference,
                                                            const CallControl& control) const {
+  wait_for_answer(reference.path, control);
   if (reference.form == ImageForm::oci) return open_oci_layout(reference.path, reference.tag);
   return open_docker_archive(reference.path, options_.bounds, control);
 }

@@ -48,6 +48,7 @@ ExecResult Sandbox::run_code(std::string_view /*code*/,
 ExecResult Sandbox::exec(const ExecRequest& request, const CallControl& control) {
   CallProfile profile;
   profile.starts_program = request.lifetime == Lifetime::call;
+  profile.ends_with_program = profile.starts_program;
   const std::unique_ptr<Call> call = open_call(profile, control);
   ExecResult result = call->exec(request, control);
   // What the program started in the background ends with the scope, not with the program.

@@ -126,6 +126,9 @@ struct CallProfile {
   // A program will be started in it, so that a provider may get ready for one while files are
   // written. `start` does the same whatever this says.
   bool starts_program = false;
+  // Nothing else is asked of it: a provider may begin to close it when that program has ended.
+  // `close` says as ever whether it is.
+  bool ends_with_program = false;
 };
 
 // A scope of its own: one directory, its files, its processes. Nothing of it is seen by another

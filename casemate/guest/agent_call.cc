@@ -110,7 +110,7 @@ AgentCall::~AgentCall() { close(); }
 sys::UniqueFd AgentCall::attach(AttachKind kind, const CallControl& control,
                                 const sys::UniqueFd& mark) {
   const std::lock_guard lock(control_mutex_);
-  if (!control_) throw_closed();
+  if (!control_ || closes_after_) throw_closed();
   if (kind == AttachKind::exec && ready_) {
     // If it has ended, no program has to know of that.
     sys::UniqueFd ready = std::move(ready_);
@@ -143,7 +143,10 @@ std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const Call
   }
   if (std::optional<Held> held = take_held()) {
     if (is_asked_for(*held, request)) {
-      if (auto process = start_held(*held, request, control)) return process;
+      if (auto process = start_held(*held, request, control)) {
+        if (ends_with_program_) close_after_program(control);
+        return process;
+      }
     }
     give_up(std::move(*held), control);
   }
@@ -152,6 +155,7 @@ std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const Call
       attach(stays ? AttachKind::resident : AttachKind::exec, control, mark), FrameType::exec,
       payload, request, parts_, accounting_, closed_);
   process->await_start(control);
+  if (ends_with_program_ && !stays) close_after_program(control);
   if (parts_->ready) parts_->ready->prepare(*parts_, control);
   return process;
 }
@@ -254,15 +258,16 @@ void AgentCall::give_up(Held held, const CallControl& control) {
   if (held.source) write_file(held.program.path, *held.source, directory_, control);
 }
 
+void AgentCall::drop_idle_files() noexcept {
+  std::vector<std::unique_ptr<Connection>> files;
+  const std::lock_guard lock(files_mutex_);
+  files.swap(idle_files_);
+}
+
 // In a forked child of the host the call is its parent's, who may still want it.
 bool AgentCall::close() noexcept {
   if (!owner_.is_current()) return false;
-  std::vector<std::unique_ptr<Connection>> files;
-  {
-    const std::lock_guard lock(files_mutex_);
-    files.swap(idle_files_);
-  }
-  files.clear();
+  drop_idle_files();
   take_held();
   const bool known = end_call();
   if (parts_->ready) parts_->ready->ask(*parts_);
@@ -309,9 +314,29 @@ void AgentCall::end_with_sandbox() noexcept {
   known_ = true;
 }
 
+// So that the guest does its part while this side does its own. The way out of a call has a process
+// that ends with nothing. Where it fails the guest has gone, which `close` finds.
+void AgentCall::close_after_program(const CallControl& control) noexcept {
+  drop_idle_files();
+  const std::lock_guard lock(control_mutex_);
+  if (!control_ || egress_) return;
+  try {
+    control_->put(FrameType::close_after);
+    control_->flush(control);
+    closes_after_ = true;
+  } catch (const std::exception&) {
+    control_.reset();  // half a frame may have gone
+  }
+}
+
 bool AgentCall::end(const CallControl& control) {
-  control_->put(FrameType::close_call);
-  control_->flush(control);
+  try {
+    control_->put(FrameType::close_call);
+    control_->flush(control);
+  } catch (const SandboxUnavailable&) {
+    // It may have done so already, and said so.
+    if (!closes_after_) throw;
+  }
   if (accounting_) accounting_->closing();
   const Frame answer = control_->receive(control);
   if (!is(answer, FrameType::call_closed)) throw ProtocolError("no answer to close_call");
@@ -343,15 +368,18 @@ std::unique_ptr<Call> AgentSandbox::open_call(const CallProfile& profile,
     if (std::unique_ptr<Call> call = parts_->held(*profile.expects, control)) return call;
   }
   const bool is_any = profile.id.empty() && profile.host_tool_socket < 0;
-  if (is_any && parts_->ready) {
-    if (std::unique_ptr<Call> call = take_ready(control)) return call;
+  std::unique_ptr<AgentCall> call;
+  if (is_any && parts_->ready) call = take_ready(control);
+  if (!call) {
+    call = std::make_unique<AgentCall>(ask_for_call(named, *parts_, CallUse::now, control), parts_,
+                                       control);
   }
-  return std::make_unique<AgentCall>(ask_for_call(named, *parts_, CallUse::now, control), parts_,
-                                     control);
+  if (profile.ends_with_program) call->end_with_program();
+  return call;
 }
 
 // The one that was opened ahead, if it is still as good as a new one: nothing began in it.
-std::unique_ptr<Call> AgentSandbox::take_ready(const CallControl& control) try {
+std::unique_ptr<AgentCall> AgentSandbox::take_ready(const CallControl& control) try {
   std::optional<AskedCall> asked = parts_->ready->take(control);
   if (!asked) return nullptr;
   auto call = std::make_unique<AgentCall>(*std::move(asked), parts_, control);

@@ -62,6 +62,8 @@ class AgentCall final : public Call {
 
   // Somebody uses the call from now on. Throws as `CallAccounting::take_into_use`.
   void take_into_use(const CallControl& control);
+  // `CallProfile::ends_with_program`.
+  void end_with_program() noexcept { ends_with_program_ = true; }
 
   void write_file(std::string_view path, std::span<const char> content,
                   std::string_view working_directory, const CallControl& control) override;
@@ -95,6 +97,8 @@ class AgentCall final : public Call {
   template <typename Talk>
   auto with_files(const CallControl& control, Talk talk);
   [[noreturn]] void fail(const Failure& failure, const FilePath& file, std::string_view verb);
+  void close_after_program(const CallControl& control) noexcept;
+  void drop_idle_files() noexcept;
   bool end_call() noexcept;
   bool end(const CallControl& control);
 
@@ -115,6 +119,9 @@ class AgentCall final : public Call {
   // To an exec that was attached when the call was opened, for the first program.
   sys::UniqueFd ready_;
   bool known_ = false;
+  bool ends_with_program_ = false;
+  // The guest was told so.
+  bool closes_after_ = false;
   // For those who wait for a program of the call when it is closed under them.
   std::shared_ptr<std::atomic<bool>> closed_ = std::make_shared<std::atomic<bool>>(false);
 

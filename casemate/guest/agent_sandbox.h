@@ -96,6 +96,7 @@ class CallAccounting {
   virtual void closed(bool /*known*/) noexcept {}
 };
 
+class AgentCall;
 class ReadyCall;
 class ReadyCalls;
 
@@ -149,7 +150,7 @@ class AgentSandbox : public Sandbox {
   std::unique_ptr<Call> open_call(const CallProfile& profile, const CallControl& control) override;
 
  private:
-  std::unique_ptr<Call> take_ready(const CallControl& control);
+  std::unique_ptr<AgentCall> take_ready(const CallControl& control);
 
   std::shared_ptr<const AgentSandboxParts> parts_;
 };

@@ -12,6 +12,8 @@
 //   With
 //                     a second one a resident's marks the sandbox as busy while it is open
 //   host `close_call` -> guest `call_closed`, after every process of the call is reaped
+//   host `close_after`: the call is closed, and that is answered, once all that is attached has
+//                     ended. Nothing but `close_call` may follow, which does not wait for that
 //   End of stream is `close_call` without an answer.
 //
 // Exec, one a program; attached.
@@ -51,7 +53,7 @@
 
 namespace casemate::guest {
 
-inline constexpr std::uint32_t kProtocolVersion = 6;
+inline constexpr std::uint32_t kProtocolVersion = 7;
 
 // Wire values; never reused.
 enum class FrameType : std::uint8_t {
@@ -61,6 +63,7 @@ enum class FrameType : std::uint8_t {
   attach = 4,
   close_call = 5,
   call_closed = 6,
+  close_after = 7,
 
   exec = 16,
   begun = 17,

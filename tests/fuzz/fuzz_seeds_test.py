@@ -47,7 +47,7 @@ class Seeds(unittest.TestCase):
 
 
 # Messages without a decoder of their own: nothing beside the type, or bytes as they are.
-EMPTY_OR_DATA = ("archive", "unpack", "close_call", "begun", "started", "output_out", "output_err", "stdin_data", "stdin_end",
+EMPTY_OR_DATA = ("archive", "unpack", "close_call", "close_after", "begun", "started", "output_out", "output_err", "stdin_data", "stdin_end",
                  "stdin_closed", "cancel", "held", "data", "end", "done")
 
 

@@ -49,6 +49,29 @@ TEST_P(Calls, WhatWasReadyForAProgramServesTheFirstOneAndTheNextComesAsEver) {
   EXPECT_TRUE(unused->close()) << "what waited for a program ends with the call";
 }
 
+TEST_P(Calls, OneThatEndsWithItsProgramCanBeClosedWhileThatStillRuns) {
+  CallProfile profile;
+  profile.starts_program = true;
+  profile.ends_with_program = true;
+  for (int round = 0; round < 4; ++round) {
+    const std::unique_ptr<Call> whole = sandbox().open_call(profile, {});
+    whole->write_file("work/seen", "before\n"s, whole->directory(), {});
+    const ExecResult result =
+        whole->exec(shell("cat seen; sleep 1000 < /dev/null > /dev/null 2>&1 &"), {});
+    EXPECT_EQ(result.stdout, "before\n");
+    EXPECT_TRUE(result.stopped_known);
+    EXPECT_TRUE(whole->close());
+    const std::unique_ptr<Call> cut = sandbox().open_call(profile, {});
+    const std::unique_ptr<Process> process = cut->start(shell("exec sleep 1000"), {});
+    EXPECT_TRUE(cut->close());
+    EXPECT_THROW(process->wait({}), SandboxUnavailable);
+    const std::unique_ptr<Call> unused = sandbox().open_call(profile, {});
+    EXPECT_TRUE(unused->close());
+  }
+  // What the sandbox's own calls leave, which end with their program.
+  EXPECT_EQ(sandbox().exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
 TEST_P(Calls, AStopRequestedBeforeStartsNothing) {
   StopFromElsewhere stop;
   stop.request_and_wait();

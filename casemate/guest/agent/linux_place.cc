@@ -75,6 +75,15 @@ void hide(const char* empty, const char* path) {
   if (access(path, F_OK) == 0) sys::bind(AT_FDCWD, empty, AT_FDCWD, path);
 }
 
+// What most calls leave is empty: then it takes six system calls and not forty.
+bool remove_empty_scope(int calls, const std::string& name) {
+  bool gone = false;
+  for (const char* path : {"/dir/work", "/dir", "/tmp", "/shm", "/host", ""}) {
+    gone = unlinkat(calls, (name + path).c_str(), AT_REMOVEDIR) == 0;
+  }
+  return gone;
+}
+
 }  // namespace
 
 LinuxPlace::LinuxPlace(Config config, const ProgramGroup* programs)
@@ -175,7 +184,8 @@ bool LinuxPlace::close_call_scope(std::string_view id) noexcept {
     if (is_mounted_) clear_mount_point(config_.work_dir + "/" + name);
     const sys::UniqueFd calls =
         sys::open_at(quota_.get(), "calls", O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    const bool tree_gone = remove_tree(calls.get(), name) == 0;
+    const bool tree_gone =
+        remove_empty_scope(calls.get(), name) || remove_tree(calls.get(), name) == 0;
     const std::string mount_point = "workspace/" + name;
     const bool mount_point_gone =
         unlinkat(quota_.get(), mount_point.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;

@@ -305,6 +305,46 @@ TEST_F(LyingHost, ClosingAnExecConnectionEndsItsTreeAndNothingElse) {
   EXPECT_TRUE(ends(bystander));
 }
 
+TEST_F(LyingHost, AClosingAfterWaitsForWhatIsAttachedAndForNothingElse) {
+  open_call();
+  sys::UniqueFd connection;
+  const sys::UniqueFd process = start_and_watch(connection);
+  const sys::UniqueFd files = attach(AttachKind::files);
+  say(control_, framed(FrameType::close_after));
+  connection.reset();
+  EXPECT_TRUE(ends(process));
+  pollfd entry{control_.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&entry, 1, 200), 0) << "the files' connection is open";
+  say(files, framed(FrameType::stat_file, encode(FilePath{call(), "work"})));
+  EXPECT_TRUE(says(files, FrameType::entry));
+  sys::shut_down(files.get());
+  const std::optional<Frame> answer = hear(control_);
+  ASSERT_TRUE(answer && is(*answer, FrameType::call_closed));
+  EXPECT_TRUE(decode_call_closed(answer->payload).known);
+  EXPECT_TRUE(closes(control_));
+}
+
+TEST_F(LyingHost, AfterAClosingAfterOnlyAClosingIsHeard) {
+  open_call();
+  sys::UniqueFd connection;
+  const sys::UniqueFd process = start_and_watch(connection);
+  say(control_, framed(FrameType::close_after) + framed(FrameType::close_call));
+  const std::optional<Frame> answer = hear(control_);
+  ASSERT_TRUE(answer && is(*answer, FrameType::call_closed));
+  EXPECT_TRUE(ends(process));
+}
+
+TEST_F(LyingHost, AttachingAfterAClosingAfterEndsTheCall) {
+  open_call();
+  sys::UniqueFd connection;
+  const sys::UniqueFd process = start_and_watch(connection);
+  say(control_, framed(FrameType::close_after));
+  const sys::UniqueFd late = attach(AttachKind::exec);
+  EXPECT_TRUE(closes(late));
+  EXPECT_TRUE(ends(process));
+  EXPECT_TRUE(closes(control_));
+}
+
 TEST_F(LyingHost, BegunComesBeforeAnythingOfTheProgramExists) {
   open_call();
   const sys::UniqueFd connection = attach(AttachKind::exec);

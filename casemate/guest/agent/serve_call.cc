@@ -239,6 +239,12 @@ class CallProcess {
           expect_empty(*frame);
           return End::asked;
         }
+        if (closes_after_) throw ProtocolError("a request of a call that is being closed");
+        if (is(*frame, FrameType::close_after)) {
+          expect_empty(*frame);
+          closes_after_ = true;
+          continue;
+        }
         if (!is(*frame, FrameType::attach)) throw ProtocolError("no request of a control stream");
         const AttachKind kind = decode_attach(frame->payload);
         const std::size_t most = kind == AttachKind::resident ? 2 : 1;
@@ -250,6 +256,7 @@ class CallProcess {
         attach(kind, std::move(frame->descriptors.front()));
       }
       if (reader_.closed()) return End::closed;
+      if (closes_after_ && children_.empty()) return End::asked;
       wait_for_something();
     }
   } catch (const std::exception&) {
@@ -338,6 +345,7 @@ class CallProcess {
   std::optional<CpuBudgetMeter> budget_;
   std::string id_;
   std::vector<Child> children_;
+  bool closes_after_ = false;
 };
 
 }  // namespace

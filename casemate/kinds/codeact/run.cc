@@ -59,6 +59,10 @@ std::string_view interpreter_of(const std::string& image) {
   return image == kHostImage ? kHostInterpreter : kInterpreter;
 }
 
+bool wants_outputs(const CodeactWiring& wiring, const CodeactRequest& request) {
+  return wiring.outputs == CodeactOutputs::manifest || !request.outputs.empty();
+}
+
 ExecRequest program_request(const CodeactWiring& wiring, const CodeactRequest& request,
                             std::string_view interpreter, const std::string& call_directory) {
   ExecRequest exec;
@@ -174,6 +178,7 @@ class Beginning {
     const bool channel = host_tools && !over_files_;
     CallProfile profile;
     profile.starts_program = !over_files_;
+    profile.ends_with_program = !over_files_ && !wants_outputs(wiring_, request_);
     if (channel) profile.host_tool_socket = host_tools->socket();
     if (!host_tools && codeact::can_wait_for_its_file(request_)) {
       profile.expects = codeact_expected_program(run.sandbox.image, request_.environment);
@@ -358,8 +363,7 @@ CodeactCollectError collect_error(const std::exception& failure, bool may_have_l
 // After any program that was not cancelled: what it saved before it failed is often the best clue.
 void collect(const CodeactWiring& wiring, const CodeactRequest& request, GuestCall& call,
              const CallControl& control, CodeactRun& run) {
-  const bool wanted = wiring.outputs == CodeactOutputs::manifest || !request.outputs.empty();
-  if (!wanted || run.result.outcome == Outcome::cancelled) return;
+  if (!wants_outputs(wiring, request) || run.result.outcome == Outcome::cancelled) return;
   tell(request, "collecting outputs");
   WatchedSink sink(*wiring.output_sink);
   // The program's own result is never lost to what became of its files.

@@ -22,6 +22,7 @@
 
 #include "casemate/guest/agent/guest_io.h"
 #include "casemate/guest/frame.h"
+#include "casemate/guest/frame_bytes_test.h"
 #include "casemate/guest/protocol.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
@@ -34,11 +35,6 @@ using namespace std::string_literals;
 namespace fs = std::filesystem;
 
 constexpr char kId[] = "0123456789ab";
-
-std::string framed(FrameType type, std::string_view payload = {}) {
-  return Writer().u32(static_cast<std::uint32_t>(payload.size())).u8(wire(type)).take() +
-         "\0\0\0"s + std::string(payload);
-}
 
 class LyingHost : public testing::Test {
  protected:

@@ -14,7 +14,9 @@
 #include <system_error>
 #include <vector>
 
+#include "casemate/guest/frame_bytes_test.h"
 #include "casemate/guest/protocol.h"
+#include "casemate/guest/stream/message_bytes_test.h"
 #include "casemate/guest/stream/multiplexer.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
@@ -27,32 +29,17 @@ using namespace std::chrono_literals;
 using namespace std::string_literals;
 namespace fs = std::filesystem;
 
-constexpr ChannelId kGuestFirst = 0x8000'0000;
 constexpr int kOpen = 2;
 constexpr int kData = 3;
 constexpr int kEnd = 5;
 constexpr int kStop = 6;
 constexpr int kGoodbye = 7;
 
-std::string message(ChannelId channel, int type, std::string_view payload = {}) {
-  return Writer()
-             .u32(channel)
-             .u8(static_cast<std::uint8_t>(payload.size()))
-             .u8(static_cast<std::uint8_t>(payload.size() >> 8))
-             .u8(static_cast<std::uint8_t>(type))
-             .u8(0)
-             .take() +
-         std::string(payload);
-}
 std::string opening(ChannelId channel, ChannelKind kind, ChannelId related = 0) {
   return message(channel, kOpen, Writer().u8(static_cast<std::uint8_t>(kind)).u32(related).take());
 }
 std::string hello(std::uint32_t version = kStreamVersion) {
   return message(0, 1, "casemate" + Writer().u32(version).u32(kMaxStreamChannels).take());
-}
-std::string framed(FrameType type, std::string_view payload = {}) {
-  return Writer().u32(static_cast<std::uint32_t>(payload.size())).u8(wire(type)).take() +
-         "\0\0\0"s + std::string(payload);
 }
 std::string open_call(bool host_tools = false) {
   return framed(FrameType::open_call,

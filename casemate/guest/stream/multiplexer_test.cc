@@ -12,12 +12,12 @@
 #include <string_view>
 #include <vector>
 
+#include "casemate/guest/stream/message_bytes_test.h"
+
 namespace casemate::guest {
 namespace {
 
 using namespace std::string_literals;
-
-constexpr ChannelId kGuestFirst = 0x8000'0000;
 
 // One side, which notes what it is told and answers a stop as it must.
 struct Side : StreamEvents {
@@ -60,17 +60,6 @@ struct Side : StreamEvents {
   std::map<ChannelId, std::string> got;
   std::map<ChannelId, std::size_t> untaken;
 };
-
-std::string message(ChannelId channel, int type, std::string_view payload = {}) {
-  return Writer()
-             .u32(channel)
-             .u8(static_cast<std::uint8_t>(payload.size()))
-             .u8(static_cast<std::uint8_t>(payload.size() >> 8))
-             .u8(static_cast<std::uint8_t>(type))
-             .u8(0)
-             .take() +
-         std::string(payload);
-}
 
 std::string number(std::uint32_t value) { return Writer().u32(value).take(); }
 std::string opening(ChannelKind kind, ChannelId related) {

@@ -175,4 +175,16 @@ class Scripted {
   SandboxKey key{"tenant", "thread", "agent"};
 };
 
+inline CodeactRequest code(std::string text = "print(1)") {
+  CodeactRequest request;
+  request.code = std::move(text);
+  return request;
+}
+
+inline CodeactRequest with_files(std::vector<std::string> files) {
+  CodeactRequest request = code();
+  request.files = std::move(files);
+  return request;
+}
+
 }  // namespace casemate::codeact

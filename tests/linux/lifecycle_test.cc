@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <future>
 #include <iterator>
 #include <memory>
 #include <set>
@@ -17,10 +20,15 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "casemate/kinds/codeact/run.h"
+#include "casemate/kinds/codeact/spec.h"
 #include "casemate/local/state_directory.h"
+#include "casemate/policy/router.h"
 #include "casemate/sys/unique_fd.h"
+#include "casemate/transfer/sink.h"
 #include "tests/linux/other_process.h"
 #include "tests/support/expect_refusal.h"
 
@@ -28,6 +36,7 @@ namespace casemate::linux_tests {
 namespace {
 
 using namespace std::chrono_literals;
+using namespace std::string_literals;
 namespace fs = std::filesystem;
 
 TEST_F(LinuxLifecycle, TheSecondAcquireOfAKeyFindsTheFirstsSandbox) {
@@ -195,6 +204,91 @@ TEST_F(LinuxLifecycle, AnIdleSandboxEndsWhenItsTimeIsUpAndNeverWhileItIsHeld) {
   host.reset();
   EXPECT_TRUE(wait_until_gone(agent));
   EXPECT_TRUE(wait_until_empty(state() / "sandboxes"));
+}
+
+// A sandbox whose time runs out as any other's: once it is gone, so much has passed since it was
+// let go.
+class IdleClock {
+ public:
+  IdleClock(std::unique_ptr<local::LocalBackend> backend, const SandboxKey& key,
+            const SandboxSpec& spec)
+      : backend_(std::move(backend)) {
+    sandbox_ = backend_->acquire(key, spec, {});
+    agent_ = sandbox_->first_process().value_or(-1);
+  }
+  void run_out() {
+    ASSERT_GT(agent_, 0);
+    sandbox_.reset();
+    backend_.reset();
+    EXPECT_TRUE(wait_until_gone(agent_));
+  }
+
+ private:
+  std::unique_ptr<local::LocalBackend> backend_;
+  std::shared_ptr<Sandbox> sandbox_;
+  pid_t agent_ = -1;
+};
+
+// Takes what it is given when it has done something else.
+class LateSink : public OutputSink {
+ public:
+  explicit LateSink(std::function<void()> first) : first_(std::move(first)) {}
+  LandedArtifact deliver(const Artifact& artifact) override {
+    first_();
+    return {artifact.name, artifact.name, {}, artifact.content.size()};
+  }
+
+ private:
+  std::function<void()> first_;
+};
+
+// LC-16
+TEST_F(LinuxLifecycle, ASandboxIsInUseHoweverLongItsOutputsAreDelivered) {
+  const SandboxSpec patient =
+      codeact_sandbox_spec({.outputs = CodeactOutputs::declared, .keep_idle = 1s});
+  IdleClock clock(another_backend(), key("clock"), patient);
+  // Its time has begun once before, and ends when it is found again.
+  another_backend()->acquire(key(), patient, {});
+  const std::shared_ptr<SandboxBackend> host = another_backend();
+  const CodeactWiring wiring{
+      .router = SandboxRouter({host}, {.min_isolation = Isolation::container}),
+      .spec = patient,
+      .outputs = CodeactOutputs::declared,
+      .output_sink = std::make_shared<LateSink>([&] { clock.run_out(); }),
+      .owner = {"a test", {}, {}}};
+  CodeactRequest request;
+  request.code = "open('out', 'w').write('here')\nopen('/home/user/kept', 'w').write('kept')";
+  request.outputs = {"out"};
+  const CodeactRun run = run_codeact(wiring, key(), request, {});
+  EXPECT_FALSE(run.collect_error);
+  ASSERT_EQ(run.artifacts.size(), 1U) << run.result.stderr;
+  EXPECT_EQ(run.artifacts[0].bytes, 4U);
+  const auto again = host->acquire(key(), patient, {});
+  EXPECT_EQ(again->info().id, run.sandbox.id);
+  EXPECT_EQ(again->exec(shell("cat ~/kept"), {}).stdout, "kept");
+}
+
+// LC-16
+TEST_F(LinuxLifecycle, ASandboxIsInUseHoweverLongAFileIsRead) {
+  SandboxSpec patient = spec();
+  patient.keep_idle = 1s;
+  IdleClock clock(another_backend(), key("clock"), patient);
+  another_backend()->acquire(key(), patient, {});
+  const auto host = another_backend();
+  const auto call = host->acquire(key(), patient, {})->open_call({}, {});
+  call->write_file("out", "here"s, call->directory(), {});
+  // What wrote it reads it too: the call's only process.
+  const std::vector<pid_t> calls = children_of(*host->attach(key(), "test", {})->first_process());
+  ASSERT_EQ(calls.size(), 1U);
+  const std::vector<pid_t> servers = children_of(calls[0]);
+  ASSERT_EQ(servers.size(), 1U);
+  ASSERT_EQ(kill(servers[0], SIGSTOP), 0);
+  auto read = std::async(std::launch::async,
+                         [&] { return call->read_file("out", call->directory(), 100, {}); });
+  clock.run_out();
+  ASSERT_EQ(kill(servers[0], SIGCONT), 0);
+  EXPECT_EQ(read.get(), "here");
+  EXPECT_EQ(call->exec(shell("cat ../out"), {}).stdout, "here");
 }
 
 TEST_F(LinuxLifecycle, AKeyOfAnyBytesIsFoundAgainAndNoOtherForIt) {

@@ -135,9 +135,12 @@ sys::UniqueFd LocalCallAccounting::mark_busy() {
 
 guest::CallCounters LocalCallAccounting::snapshot() noexcept {
   ++running_;
-  // Reading four files to learn that nothing was counted yet would stand in every program's way.
-  if (untouched_.exchange(false)) return {};
   try {
+    // Reading four files to learn that nothing was counted yet would stand in every program's way.
+    // But what waits there for the first may have been ended, when another call took the memory.
+    if (untouched_.exchange(false)) {
+      return {.oom_kills = read_memory_kills(layout_, id_, call_).value_or(0)};
+    }
     const GroupCounters counters = read_counters(layout_, id_, call_);
     return {.oom_kills = counters.memory_kills.value_or(0),
             .refused_forks = counters.refused_forks.value_or(0),
@@ -154,9 +157,10 @@ void LocalCallAccounting::finish(const guest::CallCounters& before, ExecResult& 
       result.cpu = std::chrono::nanoseconds(*after.cpu_nanoseconds) - before.cpu;
     }
     if (after.peak_memory) result.peak_memory = *after.peak_memory;
-    if (after.memory_kills.value_or(0) > before.oom_kills) {
+    const bool killed = result.outcome == Outcome::signaled && result.signal == "SIGKILL";
+    if (kills_.concern(before.oom_kills, after.memory_kills.value_or(0), killed)) {
       // Where the program itself lives on or ended by its own, its status stands, with a note.
-      if (result.outcome == Outcome::signaled && result.signal == "SIGKILL") {
+      if (killed) {
         result.outcome = Outcome::out_of_memory;
         result.signal.reset();
       }
@@ -167,8 +171,7 @@ void LocalCallAccounting::finish(const guest::CallCounters& before, ExecResult& 
     }
     // Of what else a program may die by SIGKILL nothing names a limit.
     const auto spent = std::chrono::nanoseconds(after.cpu_nanoseconds.value_or(0));
-    if (meter_ && spent >= std::chrono::seconds(bounds_.cpu_seconds) && !result.limit &&
-        result.outcome == Outcome::signaled && result.signal == "SIGKILL") {
+    if (meter_ && spent >= std::chrono::seconds(bounds_.cpu_seconds) && !result.limit && killed) {
       result.limit = Limit::cpu;
     }
   } catch (const std::exception&) {

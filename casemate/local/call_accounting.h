@@ -12,6 +12,7 @@
 #include "casemate/core/control.h"
 #include "casemate/guest/agent_sandbox.h"
 #include "casemate/local/control_groups.h"
+#include "casemate/local/memory_kills.h"
 #include "casemate/local/state_directory.h"
 #include "casemate/sys/unique_fd.h"
 
@@ -64,6 +65,7 @@ class LocalCallAccounting final : public guest::CallAccounting {
   std::atomic<bool> untouched_ = true;
   // Programs whose counters are still to be read.
   std::atomic<int> running_ = 0;
+  MemoryKills kills_;
   std::vector<sys::UniqueFd> members_;
   sys::UniqueFd meter_;
   std::optional<FileLock> busy_;

@@ -285,14 +285,21 @@ std::string cpu_counter_file(const ControlGroupLayout& layout, std::string_view 
          (layout.accounting->unified ? "/cpu.stat" : "/cpuacct.usage");
 }
 
+std::optional<std::uint64_t> read_memory_kills(const ControlGroupLayout& layout,
+                                               std::string_view id, std::string_view call) {
+  if (!layout.memory) return std::nullopt;
+  return read_keyed(call_group(*layout.memory, id, call) +
+                        (layout.memory->unified ? "/memory.events" : "/memory.oom_control"),
+                    "oom_kill");
+}
+
 GroupCounters read_counters(const ControlGroupLayout& layout, std::string_view id,
                             std::string_view call) {
   GroupCounters counters;
   if (layout.memory) {
     const std::string group = call_group(*layout.memory, id, call);
     const bool unified = layout.memory->unified;
-    counters.memory_kills =
-        read_keyed(group + (unified ? "/memory.events" : "/memory.oom_control"), "oom_kill");
+    counters.memory_kills = read_memory_kills(layout, id, call);
     counters.peak_memory =
         read_number(group + (unified ? "/memory.peak" : "/memory.max_usage_in_bytes"));
   }

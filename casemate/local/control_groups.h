@@ -108,6 +108,9 @@ struct GroupCounters {
 };
 GroupCounters read_counters(const ControlGroupLayout& layout, std::string_view id,
                             std::string_view call);
+// The first of them alone.
+std::optional<std::uint64_t> read_memory_kills(const ControlGroupLayout& layout,
+                                               std::string_view id, std::string_view call);
 
 // Bytes in use by a sandbox and how many processes its calls have; 0 where it cannot be told.
 struct SandboxUse {

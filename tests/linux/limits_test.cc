@@ -1,6 +1,8 @@
 // Limits of the linux backend: each holds, at the value and one more, and the one that bit is
 // named.
 
+#include "tests/linux/limits.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -16,7 +18,6 @@
 #include <vector>
 
 #include "casemate/local/group_detection.h"
-#include "tests/linux/linux_test.h"
 #include "tests/support/expect_refusal.h"
 
 namespace casemate::linux_tests {
@@ -24,113 +25,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
-
-class LinuxLimits : public LinuxTest {
- protected:
-  std::shared_ptr<Sandbox> limited(const Resources& resources) {
-    SandboxSpec wanted = spec();
-    wanted.resources = resources;
-    return acquire(key(), wanted);
-  }
-};
-
-constexpr char kEatMemory[] = R"(
-b = bytearray()
-while True:
-    b += b'x' * (1 << 20)
-)";
-
-// RL-04
-TEST_F(LinuxLimits, AProgramOutOfMemoryIsNamedSo) {
-  NEEDS_CONTROL_GROUPS();
-  Resources resources;
-  resources.memory_bytes = stated(64 * kMiB);
-  resources.disk_bytes = stated(1 * kMiB);
-  const auto sandbox = limited(resources);
-  const ExecResult result = sandbox->exec(python(kEatMemory), {});
-  EXPECT_EQ(result.outcome, Outcome::out_of_memory);
-  EXPECT_EQ(result.limit, Limit::memory);
-  EXPECT_EQ(result.exit_code, std::nullopt);
-  EXPECT_EQ(result.signal, std::nullopt);
-  EXPECT_TRUE(result.stopped_known);
-  EXPECT_GT(result.peak_memory, 32 * kMiB);
-  // The kernel counts the page that it refused, and it may have been a huge one.
-  EXPECT_LE(result.peak_memory, 67 * kMiB);
-  // Nothing of it carries over to the next call.
-  const ExecResult next = sandbox->exec(python("print('warm')"), {});
-  EXPECT_EQ(next.stdout, "warm\n");
-  EXPECT_EQ(next.limit, std::nullopt);
-  EXPECT_LT(next.peak_memory, 32 * kMiB);
-}
-
-// RL-04
-TEST_F(LinuxLimits, AChildOutOfMemoryIsANoteOnTheProgramsOwnStatus) {
-  NEEDS_CONTROL_GROUPS();
-  Resources resources;
-  resources.memory_bytes = stated(64 * kMiB);
-  resources.disk_bytes = stated(1 * kMiB);
-  const ExecResult result = limited(resources)->exec(
-      python("import subprocess, sys\nc = subprocess.run([sys.executable, '-c', \"\"\"" +
-             std::string(kEatMemory) + "\"\"\"])\nprint(c.returncode)"),
-      {});
-  EXPECT_EQ(result.outcome, Outcome::exited);
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(result.stdout, "-9\n");
-  EXPECT_EQ(result.limit, Limit::memory);
-}
-
-// A program of a few pages that holds all the memory in a file without a name: by the size of
-// processes, every one of the guest's own would be the kernel's first choice.
-TEST_F(LinuxLimits, RunningOutOfMemoryNeverEndsTheGuestsOwnProcesses) {
-  NEEDS_CONTROL_GROUPS();
-  Resources resources;
-  resources.memory_bytes = stated(64 * kMiB);
-  resources.disk_bytes = stated(1 * kMiB);
-  const auto sandbox = limited(resources);
-  const auto bystander = sandbox->open_call({}, {});
-  for (int round = 0; round < 5; ++round) {
-    const ExecResult result = sandbox->exec(python(R"(
-import ctypes, os
-print('kept', flush=True)
-fd = os.memfd_create('m')
-libc = ctypes.CDLL(None, use_errno=True)
-while True:
-    if libc.fallocate(fd, 0, ctypes.c_long(0), ctypes.c_long(1 << 30)) == 0: break
-)"),
-                                            {});
-    EXPECT_EQ(result.outcome, Outcome::out_of_memory);
-    EXPECT_EQ(result.limit, Limit::memory);
-    EXPECT_EQ(result.stdout, "kept\n");
-    EXPECT_TRUE(result.stopped_known);
-  }
-  EXPECT_EQ(bystander->exec(shell("echo alive"), {}).stdout, "alive\n");
-  EXPECT_TRUE(bystander->close());
-}
-
-TEST_F(LinuxLimits, WhatSocketsHoldIsBoundedToo) {
-  NEEDS_CONTROL_GROUPS();
-  Resources resources;
-  resources.memory_bytes = stated(32 * kMiB);
-  resources.disk_bytes = stated(1 * kMiB);
-  // At most 160 MiB are tried. What a connection may hold below any bound is some KiB.
-  const ExecResult result = limited(resources)->exec(python(R"(
-import socket
-listener = socket.socket(); listener.bind(('127.0.0.1', 0)); listener.listen(50)
-held, queued = [], 0
-for _ in range(40):
-    a = socket.socket(); a.connect(listener.getsockname()); held += [a, listener.accept()[0]]
-    a.setblocking(False)
-    try:
-        for _ in range(64): queued += a.send(b'x' * 65536)
-    except OSError: pass
-print(queued >> 20)
-)"),
-                                                     {});
-  // Where they count as memory of the program's (version 2), that may end it.
-  if (result.limit == Limit::memory) return;
-  EXPECT_EQ(result.outcome, Outcome::exited) << result.stderr;
-  EXPECT_LT(std::stoi("0" + result.stdout), 80);
-}
 
 // A spent processor share must not keep the guest from ending what spends it.
 TEST_F(LinuxLimits, AForkBombOnASliverOfAProcessorStillEndsWithItsOutput) {
@@ -146,26 +40,6 @@ TEST_F(LinuxLimits, AForkBombOnASliverOfAProcessorStillEndsWithItsOutput) {
   EXPECT_EQ(result.outcome, Outcome::timed_out);
   EXPECT_EQ(result.stdout, "kept\n");
   EXPECT_TRUE(result.stopped_known);
-}
-
-TEST_F(LinuxLimits, AFullDiskDoesNotEatTheMemory) {
-  NEEDS_CONTROL_GROUPS();
-  Resources resources;
-  resources.memory_bytes = stated(64 * kMiB);
-  resources.disk_bytes = stated(64 * kMiB);
-  const ExecResult result = limited(resources)->exec(python(R"(
-try:
-    with open('fill', 'wb', buffering=0) as f:
-        while True: f.write(b'x' * (1 << 20))
-except OSError as e: print(e.strerror)
-b = bytearray(40 << 20)
-for i in range(0, len(b), 4096): b[i] = 1
-print('both')
-)"),
-                                                     {});
-  EXPECT_EQ(result.stdout, "No space left on device\nboth\n");
-  EXPECT_EQ(result.outcome, Outcome::exited);
-  EXPECT_EQ(result.limit, std::nullopt);
 }
 
 // RL-08
@@ -368,34 +242,6 @@ TEST_F(LinuxLimits, AKillBelowTheProcessorSecondsNamesNoLimit) {
   const ExecResult result = limited(resources)->exec(shell("kill -9 $$"), {});
   EXPECT_EQ(result.signal, "SIGKILL");
   EXPECT_EQ(result.limit, std::nullopt);
-}
-
-TEST_F(LinuxLimits, WhatDatagramsHoldIsBoundedToo) {
-  NEEDS_CONTROL_GROUPS();
-  Resources resources;
-  resources.memory_bytes = stated(32 * kMiB);
-  resources.disk_bytes = stated(1 * kMiB);
-  // At most 160 MiB are tried; what a socket may hold below any bound is some KiB.
-  const ExecResult result = limited(resources)->exec(python(R"(
-import socket
-held = []
-sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); sender.setblocking(False)
-for _ in range(40):
-    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('127.0.0.1', 0)); s.setblocking(False)
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22); held.append(s)
-    try:
-        for _ in range(70): sender.sendto(b'x' * 60000, s.getsockname())
-    except OSError: pass
-kept = 0
-for s in held:
-    try:
-        while True: kept += len(s.recv(65536))
-    except OSError: pass
-print(kept >> 20)
-)"),
-                                                     {});
-  EXPECT_EQ(result.outcome, Outcome::exited) << result.stderr;
-  EXPECT_LT(std::stoi("0" + result.stdout), 40);
 }
 
 TEST_F(LinuxLimits, TheShareOfAProcessorHolds) {

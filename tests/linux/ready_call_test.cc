@@ -1,5 +1,6 @@
 // The next call of a sandbox, opened before anybody wants it (guest/ready_call.h).
 
+#include <elf.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -7,6 +8,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -40,8 +43,9 @@ class ReadyCalls : public LinuxTest {
   pid_t agent() const { return agent_of(sandbox_directories().at(0)); }
 
   // The agent, its only child, the only child of that and so on.
-  std::vector<pid_t> chain() const {
-    std::vector<pid_t> found{agent()};
+  std::vector<pid_t> chain() const { return chain_of(agent()); }
+  static std::vector<pid_t> chain_of(pid_t agent) {
+    std::vector<pid_t> found{agent};
     while (true) {
       const std::string self = std::to_string(found.back());
       std::ifstream children("/proc/" + self + "/task/" + self + "/children");
@@ -54,9 +58,10 @@ class ReadyCalls : public LinuxTest {
 
   // That so many there are and no more. Which processes a sandbox has is told to nobody, so it is
   // looked at again.
-  bool has_processes(std::size_t count) const {
+  bool has_processes(std::size_t count) const { return has_processes(agent(), count); }
+  static bool has_processes(pid_t agent, std::size_t count) {
     const auto until = std::chrono::steady_clock::now() + 20s;
-    while (family_of(agent()).size() != count || chain().size() != count) {
+    while (family_of(agent).size() != count || chain_of(agent).size() != count) {
       if (std::chrono::steady_clock::now() > until) return false;
       std::this_thread::sleep_for(1ms);
     }
@@ -142,6 +147,69 @@ TEST_F(ReadyCalls, KnowNothingOfWhatWasRefusedBefore) {
         python("import os, time\nfor i in range(9):\n  if os.fork() == 0: time.sleep(60)"), {});
     EXPECT_EQ(over.limit, Limit::pids) << over.stderr;
     EXPECT_EQ(sandbox->exec(shell("exit 1"), {}).limit, std::nullopt);
+  }
+}
+
+// A program of so few pages that the kernel, out of memory, ends everything else first: it has a
+// file without a name take all there is.
+std::string small_eater() {
+  // memfd_create(argv's count, 0), and for ever fallocate(it, 0, 0, 1 GiB).
+  const std::string code(
+      "\xb8\x3f\x01\x00\x00\x48\x89\xe7\x31\xf6\x0f\x05\x89\xc3"
+      "\xb8\x1d\x01\x00\x00\x89\xdf\x31\xf6\x31\xd2\x41\xba\x00\x00\x00\x40\x0f\x05\xeb\xeb",
+      35);
+  constexpr std::uint64_t kBase = 0x400000;
+  Elf64_Ehdr head{};
+  std::memcpy(head.e_ident, ELFMAG, SELFMAG);
+  head.e_ident[EI_CLASS] = ELFCLASS64;
+  head.e_ident[EI_DATA] = ELFDATA2LSB;
+  head.e_ident[EI_VERSION] = EV_CURRENT;
+  head.e_type = ET_EXEC;
+  head.e_machine = EM_X86_64;
+  head.e_version = EV_CURRENT;
+  head.e_phoff = sizeof head;
+  head.e_ehsize = sizeof head;
+  head.e_phentsize = sizeof(Elf64_Phdr);
+  head.e_phnum = 1;
+  head.e_entry = kBase + sizeof head + sizeof(Elf64_Phdr);
+  Elf64_Phdr all{};
+  all.p_type = PT_LOAD;
+  all.p_flags = PF_R | PF_X;
+  all.p_vaddr = kBase;
+  all.p_filesz = all.p_memsz = sizeof head + sizeof all + code.size();
+  all.p_align = 0x1000;
+  std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
+  bytes.append(reinterpret_cast<const char*>(&all), sizeof all);
+  return bytes + code;
+}
+
+// What waits in one is a process of the sandbox's like all others.
+TEST_F(ReadyCalls, ThatLostTheirProcessForWantOfMemoryTellNoProgramOfIt) {
+#ifndef __x86_64__
+  GTEST_SKIP() << "the program is of another machine's code";
+#endif
+  SandboxSpec small = spec();
+  small.resources.memory_bytes = stated(64 * kMiB);
+  small.resources.disk_bytes = stated(1 * kMiB);
+  for (const char* line : {"exit 3", "kill -9 $$"}) {
+    const auto sandbox = acquire(key("small"), small);
+    for (int i = 0; i < 2; ++i) sandbox->exec(shell("true"), {});
+    ASSERT_TRUE(has_processes(kProcesses));
+    const pid_t waiting = chain().at(3);
+    const std::vector<std::string> there = calls();
+    ASSERT_EQ(there.size(), 1U);
+    const auto other = sandbox->open_call({.id = "0123456789ab"}, {});
+    other->write_file("eater", small_eater(), other->directory() + "/work", {});
+    EXPECT_EQ(other->exec(shell("chmod +x eater && exec ./eater"), {}).outcome,
+              Outcome::out_of_memory);
+    ASSERT_TRUE(wait_until_gone(waiting));
+    EXPECT_TRUE(other->close());
+    const auto call = sandbox->open_call({}, {});
+    EXPECT_EQ(call->id(), there.at(0));
+    const ExecResult result = call->exec(shell(line), {});
+    EXPECT_NE(result.outcome, Outcome::out_of_memory);
+    EXPECT_EQ(result.limit, std::nullopt) << line;
+    EXPECT_EQ(backend().dispose(key("small")), 1);
   }
 }
 

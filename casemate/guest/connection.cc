@@ -60,6 +60,11 @@ bool is_silent(int connection) {
   return sys::poll_until(entries, sys::SteadyTime::clock::now()) == 0;
 }
 
+bool has_hung_up(int connection) {
+  std::array<pollfd, 1> entries{pollfd{connection, POLLRDHUP, 0}};
+  return sys::poll_until(entries, sys::SteadyTime::clock::now()) != 0;
+}
+
 Connection::Connection(sys::UniqueFd socket, std::chrono::nanoseconds silence)
     : socket_(std::move(socket)),
       silence_(silence),

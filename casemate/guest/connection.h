@@ -54,6 +54,8 @@ std::pair<sys::UniqueFd, sys::UniqueFd> make_connection();
 // Whether a guest that was asked nothing over it has said nothing, a moment ago: anything else is
 // its end.
 bool is_silent(int connection);
+// Whether the guest has closed its end, a moment ago. What it had said may still be there.
+bool has_hung_up(int connection);
 
 class Connection {
  public:

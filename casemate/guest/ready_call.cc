@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <exception>
+#include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -20,7 +22,7 @@ namespace {
 
 // Who was called so often will be called again.
 constexpr int kCallsBefore = 2;
-constexpr int kMostOfABackend = 32;
+constexpr std::size_t kMostOfABackend = 32;
 // It is for later: a guest that is not there at once does not hold up the program of now.
 constexpr std::chrono::milliseconds kPatience{100};
 
@@ -111,21 +113,59 @@ void end_asked(AskedCall asked) noexcept try {
   // Gone, or silent.
 }
 
-bool ReadyCalls::begin() noexcept {
-  if (++count_ <= kMostOfABackend) return true;
-  --count_;
-  return false;
+bool ReadyCalls::begin(ReadyCall& call) {
+  // In a forked child the lock may be held for ever.
+  if (!owner_.is_current()) return false;
+  // Destroyed, last, without the lock.
+  std::vector<AskedCall> lost;
+  const std::lock_guard lock(mutex_);
+  if (placed_.size() >= kMostOfABackend) {
+    lost.reserve(placed_.size());
+    std::erase_if(placed_, [&](ReadyCall* each) {
+      std::optional<AskedCall> its = each->take_lost();
+      if (its) lost.push_back(*std::move(its));
+      return its.has_value();
+    });
+  }
+  if (placed_.size() >= kMostOfABackend) return false;
+  placed_.push_back(&call);
+  return true;
+}
+
+void ReadyCalls::end(ReadyCall& call) noexcept {
+  if (!owner_.is_current()) return;
+  const std::lock_guard lock(mutex_);
+  std::erase(placed_, &call);
 }
 
 ReadyCall::~ReadyCall() {
   if (!owner_.is_current()) return;
-  if (auto asked = give_up()) end_asked(*std::move(asked));
+  std::optional<AskedCall> asked;
+  {
+    // `ReadyCalls` may be looking at it.
+    const std::lock_guard lock(mutex_);
+    asked = give_up();
+  }
+  if (asked) end_asked(*std::move(asked));
 }
 
-// Under the lock, or with nobody else there.
+// Under the lock.
 std::optional<AskedCall> ReadyCall::give_up() noexcept {
-  if (counted_) std::exchange(counted_, nullptr)->end();
+  if (places_) std::exchange(places_, nullptr)->end(*this);
   return std::exchange(next_, std::nullopt);
+}
+
+std::optional<AskedCall> ReadyCall::take_lost() noexcept try {
+  // What somebody is busy with is not lost, and whoever asks has the lock of his own.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || !next_ || !next_->control || !has_hung_up(next_->control->descriptor())) {
+    return std::nullopt;
+  }
+  places_ = nullptr;
+  return std::exchange(next_, std::nullopt);
+} catch (const std::system_error&) {
+  // Could not be looked at.
+  return std::nullopt;
 }
 
 std::optional<AskedCall> ReadyCall::take(const CallControl& control) {
@@ -147,8 +187,8 @@ void ReadyCall::prepare(const AgentSandboxParts& parts, const CallControl& contr
   attempt(parts, control, [&](const CallControl& bounded) {
     if (next_) return;
     if (parts.ready_calls) {
-      if (!parts.ready_calls->begin()) return;
-      counted_ = parts.ready_calls;
+      if (!parts.ready_calls->begin(*this)) return;
+      places_ = parts.ready_calls;
     }
     next_ = call_of(random_hex(6));
     if (parts.account)

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "casemate/core/sandbox.h"
 #include "casemate/guest/agent_sandbox.h"
@@ -38,21 +39,29 @@ AskedCall ask_for_call(const CallProfile& profile, const AgentSandboxParts& part
 // can be put away. Nothing more than its descriptors where the guest does not answer.
 void end_asked(AskedCall asked) noexcept;
 
-// How many of a backend's sandboxes have one: each holds seven or eight descriptors. Thread-safe.
+class ReadyCall;
+
+// Which of a backend's sandboxes have one: 32 at most, for each holds seven or eight descriptors.
+// Thread-safe. In a forked child of the application no more begin.
 class ReadyCalls {
  public:
-  // Whether there may be one more; then it is counted.
-  bool begin() noexcept;
-  void end() noexcept { --count_; }
+  // Whether there may be one more. Then `call` has its place until `end`, or until somebody else
+  // wants one and the guest of `call` has hung up: of a sandbox that is gone and that nobody asks
+  // any more nothing else would say so. May throw `std::system_error`, `std::bad_alloc`.
+  bool begin(ReadyCall& call);
+  void end(ReadyCall& call) noexcept;
 
  private:
-  std::atomic<int> count_ = 0;
+  sys::OwnerProcess owner_;
+  std::mutex mutex_;
+  std::vector<ReadyCall*> placed_;
 };
 
 // The next call of a sandbox, which the guest opens before anybody wants it: processes, namespaces,
 // directories and control groups, all that a call has before its program is known. It is like any
 // call that is open at the same time as others. Only a sandbox in which more than one program was
-// started has one, so that what is used once costs nothing, and at most 32 sandboxes of a backend.
+// started has one, so that what is used once costs nothing, and of those as many as `ReadyCalls`
+// says.
 //
 // Thread-safe. In a forked child of the application the call is the parent's: there is none. Such a
 // child has copies of its descriptors, as it has of those of every call that was open.
@@ -75,6 +84,8 @@ class ReadyCall {
   // Asks the guest to open it, and waits for no answer: when a call is over, for the next program
   // is not to take the processors from the one that runs.
   void ask(const AgentSandboxParts& parts) noexcept;
+  // The one whose guest has hung up, out of its place, and nothing else. For `ReadyCalls`.
+  std::optional<AskedCall> take_lost() noexcept;
 
  private:
   std::optional<AskedCall> give_up() noexcept;
@@ -87,7 +98,7 @@ class ReadyCall {
   // Nobody waits for it: whoever comes while it is held opens a call of his own.
   std::mutex mutex_;
   std::optional<AskedCall> next_;
-  std::shared_ptr<ReadyCalls> counted_;
+  std::shared_ptr<ReadyCalls> places_;
 };
 
 }  // namespace casemate::guest

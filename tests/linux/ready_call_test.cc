@@ -245,6 +245,23 @@ TEST_F(ReadyCalls, AreHadBySoManySandboxesAtATime) {
   EXPECT_EQ(descriptors(), before + 32 * each);
 }
 
+// Nobody asks it any more, and its handle is kept.
+TEST_F(ReadyCalls, OfASandboxThatIsGoneLeaveTheirPlaceToAnother) {
+  std::vector<std::shared_ptr<Sandbox>> sandboxes;
+  for (int i = 0; i < 33; ++i) sandboxes.push_back(acquire(key(std::to_string(i)), spec()));
+  for (const auto& sandbox : sandboxes) {
+    for (int call = 0; call < 2; ++call) sandbox->exec(shell("true"), {});
+  }
+  const pid_t gone = sandboxes.front()->first_process().value();
+  const pid_t last = sandboxes.back()->first_process().value();
+  ASSERT_TRUE(has_processes(last, 1)) << "all places are taken";
+  ASSERT_TRUE(has_processes(gone, kProcesses));
+  ASSERT_EQ(kill(gone, SIGKILL), 0);
+  ASSERT_TRUE(wait_until_gone(gone));
+  EXPECT_EQ(sandboxes.back()->exec(shell("exit 3"), {}).exit_code, 3);
+  EXPECT_TRUE(has_processes(last, kProcesses));
+}
+
 TEST_F(ReadyCalls, AreOneCallersEach) {
   sandbox();
   std::vector<std::jthread> threads;

@@ -30,7 +30,8 @@ TESTS = "LinuxLimits.*:ReadyCalls.*:LinuxLifecycle.*Kill*"
 NOT_HERE = ("LinuxLimits.AForkBombOnASliverOfAProcessorStillEndsWithItsOutput",
             "LinuxLimits.ProcessorSecondsAreTheCallsAndWaitingCostsNone",
             "LinuxLimits.TheTimeoutIsKeptAndWhatWasPrintedToo",
-            "ReadyCalls.AreHadBySoManySandboxesAtATime", "ReadyCalls.AreOneCallersEach")
+            "ReadyCalls.AreHadBySoManySandboxesAtATime", "ReadyCalls.AreOneCallersEach",
+            "ReadyCalls.OfASandboxThatIsGoneLeaveTheirPlaceToAnother")
 
 # The first process. What the kernel unpacked cannot be left by pivot_root, a mount on it can.
 INIT = """#!/usr/bin/python3 -S

@@ -21,6 +21,7 @@
 #include "casemate/local/keeper_connection.h"
 #include "casemate/sys/file.h"
 #include "casemate/sys/socket.h"
+#include "tests/support/directory_events.h"
 #include "tests/support/scratch.h"
 
 namespace casemate::local {
@@ -51,12 +52,8 @@ class KeeperClientTest : public testing::Test {
   }
   // By the keeper, before it starts a machine.
   bool was_begun(const std::string& name) const {
-    const auto until = std::chrono::steady_clock::now() + seconds(20);
-    while (!fs::exists(scratch_ / name / guest::kAgentSocketName)) {
-      if (std::chrono::steady_clock::now() > until) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return true;
+    return wait_for_events(scratch_ / name, IN_CREATE,
+                           [&] { return fs::exists(scratch_ / name / guest::kAgentSocketName); });
   }
   static CallControl within(seconds bound) {
     CallControl control;

@@ -13,11 +13,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "casemate/core/errors.h"
+#include "casemate/sys/process.h"
 #include "tests/docker/engines.h"
 
 namespace casemate::docker_tests {
@@ -214,18 +216,36 @@ TEST_P(DockerTest, WhatTheHostWritesBesideACallsDirectoryIsEveryCallsToWrite) {
             "one two\n");
 }
 
-// Of the host's processes, those that are of that user.
+// Of the host's processes, those that are of that user and have not ended.
 std::vector<int> processes_of(unsigned user) {
   std::vector<int> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != name.npos) continue;
     struct stat status{};
-    if (stat(entry.path().c_str(), &status) == 0 && status.st_uid == user) {
+    if (stat(entry.path().c_str(), &status) != 0 || status.st_uid != user) continue;
+    // What is not waited for yet is still listed.
+    std::string text;
+    std::getline(std::ifstream(entry.path() / "stat"), text);
+    if (const auto at = text.rfind(") "); at != text.npos && text[at + 2] != 'Z') {
       found.push_back(std::stoi(name));
     }
   }
   return found;
+}
+
+// Waits for the ends of all processes that this user has and that they start meanwhile, at most
+// 30 s. The user may be another's afterwards: that there was nobody once is enough.
+bool wait_until_all_ended(unsigned user) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  for (auto left = processes_of(user); !left.empty(); left = processes_of(user)) {
+    try {
+      if (!sys::wait_ended(sys::open_pid(left.front()).get(), until)) return false;
+    } catch (const std::system_error&) {
+      // It has ended since.
+    }
+  }
+  return true;
 }
 
 // Of those that the sandbox's first process has started, the one with that name.
@@ -279,14 +299,7 @@ while True:
   ASSERT_GT(process, 0);
   kill(process, SIGKILL);
   running.join();
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  // Its user may be another's afterwards: that there was nobody once is enough.
-  bool gone = processes_of(user).empty();
-  while (!gone && std::chrono::steady_clock::now() < until) {
-    usleep(10'000);
-    gone = processes_of(user).empty();
-  }
-  EXPECT_TRUE(gone);
+  EXPECT_TRUE(wait_until_all_ended(user));
   EXPECT_EQ(output(*sandbox, python("print('after')")), "after\n");
 }
 

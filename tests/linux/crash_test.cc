@@ -15,12 +15,12 @@
 #include <memory>
 #include <string>
 #include <system_error>
-#include <thread>
 
 #include "casemate/local/state_directory.h"
 #include "casemate/sys/without_call_test.h"
 #include "tests/linux/linux_test.h"
 #include "tests/linux/other_process.h"
+#include "tests/support/directory_events.h"
 #include "tests/support/expect_refusal.h"
 
 namespace casemate::linux_tests {
@@ -157,11 +157,10 @@ TEST_F(LinuxCrash, ADisposeAfterAWipeIsQuiet) {
   EXPECT_EQ(backend().dispose(key()), 0);
   EXPECT_TRUE(backend().list().empty());
   // Its keeper removes its groups once it has ended; nobody else knows of them any more.
-  const auto until = std::chrono::steady_clock::now() + 20s;
-  while (!control_groups_of(id).empty() && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(1ms);
+  for (const fs::path group : control_groups_of(id)) {
+    EXPECT_TRUE(wait_for_events(group.parent_path(), IN_DELETE, [&] { return !fs::exists(group); }))
+        << group;
   }
-  EXPECT_EQ(control_groups_of(id), std::vector<std::string>{});
 }
 
 // LC-08

@@ -1,7 +1,6 @@
 #include "tests/linux/linux_test.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,9 +15,9 @@
 #include "casemate/backends/oci/oci_backend.h"
 #include "casemate/local/group_detection.h"
 #include "casemate/local/state_directory.h"
-#include "casemate/sys/poll.h"
 #include "casemate/sys/process.h"
 #include "casemate/sys/unique_fd.h"
+#include "tests/support/directory_events.h"
 
 namespace casemate::linux_tests {
 namespace {
@@ -152,17 +151,8 @@ std::vector<std::string> control_groups_of(const std::string& id) {
 }
 
 bool wait_until_empty(const fs::path& directory) {
-  const sys::UniqueFd watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
-  inotify_add_watch(watch.get(), directory.c_str(), IN_DELETE | IN_MOVED_FROM);
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (!fs::is_empty(directory)) {
-    pollfd entry{.fd = watch.get(), .events = POLLIN, .revents = 0};
-    if (sys::poll_until({&entry, 1}, until) == 0) return false;
-    char events[4096];
-    while (read(watch.get(), events, sizeof events) > 0) {
-    }
-  }
-  return true;
+  return wait_for_events(directory, IN_DELETE | IN_MOVED_FROM,
+                         [&] { return fs::is_empty(directory); });
 }
 
 bool wait_until_gone(pid_t pid) {

@@ -27,6 +27,7 @@
 #include "tests/linux/linux_test.h"
 #include "tests/linux/other_process.h"
 #include "tests/linux/warm_pool.h"
+#include "tests/support/directory_events.h"
 #include "tests/support/expect_refusal.h"
 
 namespace casemate::linux_tests {
@@ -47,16 +48,6 @@ std::future<std::string> in_another_thread(std::function<void()> act) {
   });
 }
 
-// Within 20 seconds.
-bool comes_true(const std::function<bool()>& condition) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
 // By this process.
 std::size_t times_opened(const std::filesystem::path& file) {
   std::size_t count = 0;
@@ -65,6 +56,11 @@ std::size_t times_opened(const std::filesystem::path& file) {
     if (std::filesystem::read_symlink(entry.path(), gone) == file) ++count;
   }
   return count;
+}
+
+// By this test, and by somebody else.
+bool wait_until_opened_twice(const std::filesystem::path& file) {
+  return wait_for_events(file.parent_path(), IN_OPEN, [&] { return times_opened(file) == 2; });
 }
 
 class LinuxSnapshots : public LinuxTest {
@@ -221,8 +217,7 @@ TEST_F(LinuxSnapshots, AreWaitedForNoLongerThanACallersDeadlineAndStop) {
   CallControl stopped;
   stopped.stop = stop.get_token();
   auto opening = in_another_thread([&] { sandbox().open_call({}, stopped); });
-  // By this test, and by the call.
-  ASSERT_TRUE(comes_true([&] { return times_opened(directory / guest::kBusyLockName) == 2; }));
+  ASSERT_TRUE(wait_until_opened_twice(directory / guest::kBusyLockName));
   stop.request_stop();
   EXPECT_EQ(opening.get(), "SandboxCancelled");
 }
@@ -450,7 +445,7 @@ TEST_F(LinuxSnapshots, ThatAGuestStallsKeepNobodyFromEndingItsSandbox) {
   output(shell("echo x > /workspace/file"));
   ASSERT_EQ(kill(agent_of(sandbox_directories().at(0)), SIGSTOP), 0);
   auto taken = in_another_thread([&] { backend().snapshot(key(), spec().kind, {}); });
-  ASSERT_TRUE(comes_true([&] { return files() == 1; }));
+  ASSERT_TRUE(wait_for_events(state() / "snapshots", IN_CREATE, [&] { return files() == 1; }));
   EXPECT_EQ(backend().dispose(key()), 1);
   EXPECT_EQ(taken.get(), "SandboxUnavailable");
   EXPECT_EQ(files(), 0U);
@@ -464,7 +459,8 @@ TEST_F(LinuxSnapshots, AreWholeInTheirSandboxBeforeItsKeyIsLocked) {
   auto lock = local::FileLock::attempt(locks.get(), name, local::FileLock::Kind::exclusive);
   ASSERT_TRUE(lock);
   auto restored = in_another_thread([&] { restore("twin", id); });
-  EXPECT_TRUE(comes_true([&] { return !std::filesystem::is_empty(state() / "new"); }));
+  EXPECT_TRUE(wait_for_events(state() / "new", IN_CREATE,
+                              [&] { return !std::filesystem::is_empty(state() / "new"); }));
   EXPECT_TRUE(backend().dispose_snapshot(id));
   lock.reset();
   EXPECT_EQ(restored.get(), "NoSuchSnapshot") << "what its conversation's end took away came back";
@@ -481,7 +477,7 @@ TEST_F(LinuxSnapshots, ThatDieBeforeTheyTakeAPlaceLeaveWhoHadIt) {
   ASSERT_TRUE(lock);
   auto restored = in_another_thread([&] { restore("twin", id); });
   // Whole, it waits for the key's lock.
-  ASSERT_TRUE(comes_true([&] { return times_opened(state() / "locks" / name) == 2; }));
+  ASSERT_TRUE(wait_until_opened_twice(state() / "locks" / name));
   const std::filesystem::directory_iterator fresh(state() / "new");
   const pid_t agent = agent_of(fresh->path());
   ASSERT_GT(agent, 0);

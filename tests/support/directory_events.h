@@ -1,0 +1,37 @@
+#pragma once
+
+#include <poll.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+
+#include "casemate/sys/error.h"
+#include "casemate/sys/poll.h"
+#include "casemate/sys/unique_fd.h"
+
+namespace casemate {
+
+// Waits until `holds`, which is asked first and then after every one of these events (inotify(7))
+// in the directory; at most 20 s. Whether it does. What `holds` does must be none of them.
+inline bool wait_for_events(const std::filesystem::path& directory, std::uint32_t events,
+                            const std::function<bool()>& holds) {
+  const sys::UniqueFd watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (inotify_add_watch(watch.get(), directory.c_str(), events) < 0) {
+    sys::throw_errno("watching a directory");
+  }
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!holds()) {
+    pollfd entry{.fd = watch.get(), .events = POLLIN, .revents = 0};
+    if (sys::poll_until({&entry, 1}, until) == 0) return false;
+    char taken[4096];
+    while (read(watch.get(), taken, sizeof taken) > 0) {
+    }
+  }
+  return true;
+}
+
+}  // namespace casemate

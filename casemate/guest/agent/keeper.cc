@@ -6,10 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/inotify.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,16 +16,13 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -38,8 +32,10 @@
 #include "casemate/guest/agent/agent.h"
 #include "casemate/guest/agent/inheritance.h"
 #include "casemate/guest/agent/keeper_messages.h"
-#include "casemate/guest/agent/program_group.h"
+#include "casemate/guest/agent/keeper_request.h"
+#include "casemate/guest/agent/keeper_words.h"
 #include "casemate/guest/agent/starter.h"
+#include "casemate/guest/agent/strays.h"
 #include "casemate/sys/cgroup.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
@@ -51,88 +47,7 @@ namespace {
 
 using sys::UniqueFd;
 
-// A socket with a name in a directory, not listened on yet. The name goes through /proc because a
-// socket address holds 107 bytes and a state directory may be longer.
-UniqueFd bind_socket(int directory, const char* name) {
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) sys::throw_errno("making a socket");
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
-  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
-    sys::throw_errno(std::string("binding ") + name);
-  }
-  return socket;
-}
-
 constexpr char kEndedEarly[] = "the sandbox's agent ended before it was ready";
-constexpr std::size_t kMostLastWords = 400;
-// proc(5); of a process with one thread these are all.
-constexpr char kChildren[] = "/proc/thread-self/children";
-constexpr std::size_t kMaxChildrenBytes = 1 << 20;
-// Each ends what the one before left without a parent.
-constexpr int kMostStrayRounds = 64;
-
-// As recv, without waiting; a sender's number as the kernel knows it where that is asked for.
-ssize_t receive_report(int socket, AgentReport& report, pid_t& sender) {
-  iovec part{.iov_base = &report, .iov_len = sizeof report};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t count = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (count < 0) return count;
-  const cmsghdr* head = CMSG_FIRSTHDR(&message);
-  if (head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_CREDENTIALS) {
-    ucred credentials{};
-    std::memcpy(&credentials, CMSG_DATA(head), sizeof credentials);
-    sender = credentials.pid;
-  }
-  return count;
-}
-
-// Empty where /proc does not tell.
-std::string children_of_this_process() {
-  try {
-    return sys::read_file_at(AT_FDCWD, kChildren, kMaxChildrenBytes);
-  } catch (const std::system_error&) {
-    return "";
-  }
-}
-
-// The last line that a runtime printed, which says why it failed.
-std::string last_words(int said) {
-  std::string text(64 * 1024, '\0');
-  const off_t size = lseek(said, 0, SEEK_END);
-  const off_t from = std::max<off_t>(0, size - static_cast<off_t>(text.size()));
-  const ssize_t count = size < 0 ? -1 : pread(said, text.data(), text.size(), from);
-  text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
-  while (text.ends_with('\n')) text.pop_back();
-  text.erase(0, text.rfind('\n') + 1);
-  if (text.size() > kMostLastWords) text.erase(0, text.size() - kMostLastWords);
-  return text.empty() ? "the container's runtime failed and did not say why" : text;
-}
-
-bool ends_within(const char* text, std::size_t bytes) { return strnlen(text, bytes) < bytes; }
-
-bool is_sound(const CreateSandbox& request, std::size_t descriptors) {
-  if (request.number == 0 || request.control_groups > kMaxControlGroups) return false;
-  if (request.has_image > 1 || request.has_program_group > 1) return false;
-  const std::uint64_t groups =
-      request.bounded_groups + std::uint64_t{request.has_program_group} * kProgramGroupFiles;
-  if (descriptors < std::uint64_t{2} + request.has_image + groups) return false;
-  if (!ends_within(request.id, sizeof request.id)) return false;
-  if (!ends_within(request.work_dir, sizeof request.work_dir)) return false;
-  if (request.work_dir[0] != '/' || request.work_dir[1] == '\0') return false;
-  for (std::uint32_t i = 0; i < request.control_groups; ++i) {
-    const char* path = request.control_group_paths[i];
-    if (!ends_within(path, kControlGroupPathBytes) || path[0] != '/') return false;
-  }
-  return true;
-}
-
 // What an event of the keeper's wait is about. Of a sandbox it is four times the number, and what
 // of that. Numbers begin at 1.
 constexpr std::uint64_t kHostEvent = 0;
@@ -280,11 +195,6 @@ class Keeper {
     return sandbox.pid > 0 || !sandbox.status;
   }
 
-  static void reap(pid_t pid) {
-    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
-
   // Whoever wiped the state directory (a logout) left its sandboxes where nobody finds them.
   void hear_of_removals() {
     alignas(inotify_event) std::array<char, 4096> buffer;
@@ -382,28 +292,7 @@ class Keeper {
     // A worker of the last runtime's may have ended a moment after it.
     if (had_runtime_) reap_strays();
     auto sandbox = std::make_unique<KeptSandbox>();
-    sandbox->number = request.number;
-    sandbox->id = request.id;
-    sandbox->directory = std::move(descriptors[0]);
-    for (std::uint32_t i = 0; i < request.control_groups; ++i) {
-      sandbox->control_groups.emplace_back(request.control_group_paths[i]);
-    }
-    StartPlan plan;
-    plan.request = request;
-    plan.agent_socket = bind_socket(sandbox->directory.get(), kAgentSocketName);
-    plan.lease_socket = bind_socket(sandbox->directory.get(), kLeaseSocketName);
-    plan.first_lease = std::move(descriptors[1]);
-    if (request.has_image != 0) plan.image = std::move(descriptors[2]);
-    if (request.has_program_group != 0) {
-      const std::size_t first = descriptors.size() - kProgramGroupFiles;
-      plan.programs = ProgramGroup{.members = std::move(descriptors[first]),
-                                   .memory_events = std::move(descriptors[first + 1]),
-                                   .fork_events = std::move(descriptors[first + 2])};
-      descriptors.resize(first);
-    }
-    const std::ptrdiff_t first_group = 2 + static_cast<std::ptrdiff_t>(request.has_image);
-    plan.groups.assign(std::make_move_iterator(descriptors.begin() + first_group),
-                       std::make_move_iterator(descriptors.end()));
+    StartPlan plan = take_apart(request, std::move(descriptors), *sandbox);
     starter_->start(std::move(plan), *sandbox);
     KeptSandbox& kept = *sandbox;
     sandboxes_.emplace(request.number, std::move(sandbox));
@@ -493,38 +382,16 @@ class Keeper {
     });
   }
 
-  // What a runtime that failed or was killed had started (runc's first process waits for its
-  // runtime for ever, crun's worker goes on without it): an orphan is this process's child. A host
-  // has one container made at a time, so what nobody here knows is of that one.
   void end_strays() {
-    for (int round = 0; round < kMostStrayRounds; ++round) {
-      bool found = false;
-      // Numbers with a space behind each.
-      const std::string children = children_of_this_process();
-      for (const char* at = children.c_str(); *at != '\0';) {
-        char* end = nullptr;
-        const pid_t pid = static_cast<pid_t>(std::strtol(at, &end, 10));
-        at = *end == ' ' ? end + 1 : "";
-        if (pid <= 0 || is_known(pid)) continue;
-        found = true;
-        kill(pid, SIGKILL);
-        reap(pid);
-      }
-      if (!found) return;
-    }
+    guest::end_strays([this](pid_t pid) { return is_known(pid); });
   }
 
-  // What runtimes started and did not live to wait for.
   void reap_strays() {
-    siginfo_t ended{};
-    while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid > 0) {
-      for (const auto& [number, sandbox] : sandboxes_) {
-        // Heard of in a moment.
-        if (sandbox->pid == ended.si_pid || sandbox->runtime_pid == ended.si_pid) return;
-      }
-      reap(ended.si_pid);
-      ended = {};
-    }
+    guest::reap_strays([this](pid_t pid) {
+      return std::ranges::any_of(sandboxes_, [pid](const auto& entry) {
+        return entry.second->pid == pid || entry.second->runtime_pid == pid;
+      });
+    });
   }
 
   void bury(KeptSandbox& sandbox) {

@@ -80,8 +80,9 @@ casemate_module(guest_support
 casemate_module(guest_linux
     SOURCES account_calls.cc account_files.cc account_place.cc agent.cc call_network.cc clone_starter.cc container_agent.cc
             container_config.cc container_stream.cc enclosed_agent.cc enclosed_mounts.cc enclosure.cc enclosure_config.cc
-            enclosure_starter.cc identity.cc image_root.cc inode_reserve.cc inheritance.cc keeper.cc landlock.cc leases.cc
-            linux_place.cc patient_listener.cc refusals.cc rootfs.cc runtime_starter.cc seccomp.cc seclusion.cc "${seccomp_program}"
+            enclosure_starter.cc identity.cc image_root.cc inode_reserve.cc inheritance.cc keeper.cc keeper_request.cc
+            keeper_words.cc landlock.cc leases.cc linux_place.cc patient_listener.cc refusals.cc rootfs.cc runtime_starter.cc
+            seccomp.cc seclusion.cc strays.cc "${seccomp_program}"
     PUBLIC casemate_guest_agent casemate_guest_support casemate_sys)
 
 casemate_test(guest_linux FILES container_config_test.cc enclosed_mounts_test.cc enclosure_config_test.cc identity_test.cc leases_test.cc DEPS Boost::json)

@@ -130,14 +130,13 @@ TEST_F(LinuxSpareAgent, EndsWithItsKeeper) {
 TEST_F(LinuxSpareAgent, IsAsAnyOther) {
   const auto look = [](Sandbox& sandbox) {
     return sandbox
-        .exec(
-            shell(
-                "cut -d' ' -f4- /proc/self/mountinfo | sed 's/id=[0-9]*//g; s/[0-9a-f]\\{12\\}//g';"
-                "grep -v -e ctxt -e kB -e Pid: -e PPid: -e NSpid -e Ngid /proc/self/status;"
-                "cat /proc/net/dev | cut -d: -f1; cat /proc/sys/kernel/hostname; id; umask;"
-                "ls -l /proc/self/fd | wc -l; cut -d' ' -f3- /proc/self/limits;"
-                "cat /proc/sys/user/max_inotify_instances"),
-            {})
+        .exec(shell("cut -d' ' -f4- /proc/self/mountinfo | sed 's/id=[0-9]*//g; s/:[0-9]* / /g; "
+                    "s/[0-9a-f]\\{12\\}//g';"
+                    "grep -v -e ctxt -e kB -e Pid: -e PPid: -e NSpid -e Ngid /proc/self/status;"
+                    "cat /proc/net/dev | cut -d: -f1; cat /proc/sys/kernel/hostname; id; umask;"
+                    "ls -l /proc/self/fd | wc -l; cut -d' ' -f3- /proc/self/limits;"
+                    "cat /proc/sys/user/max_inotify_instances"),
+              {})
         .stdout;
   };
   acquire(key("first"), spec());

@@ -17,6 +17,7 @@
 #include "casemate/local/local_sandboxes.h"
 #include "casemate/local/spec_check.h"
 #include "casemate/sys/file.h"
+#include "casemate/sys/socket.h"
 
 namespace casemate::local {
 using sys::UniqueFd;
@@ -179,7 +180,12 @@ guest::AgentSandboxParts LocalSandboxes::parts_of(const std::shared_ptr<const He
       throw SandboxUnavailable(fmt::format("the sandbox cannot be reached: {}", error.what()),
                                provider_hint(error));
     }
-    if (!connection) throw SandboxUnavailable("the sandbox has ended", "acquire it again");
+    if (!connection) {
+      // Its agent may let go of the lease a moment after it closed its socket: whoever acquires it
+      // again shall not get the same one by that.
+      sys::shut_down(held->lease.get());
+      throw SandboxUnavailable("the sandbox has ended", "acquire it again");
+    }
     return std::move(*connection);
   };
   // The doors are with the call's programs, and none of them.

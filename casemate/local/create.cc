@@ -43,6 +43,21 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
                                    const ImageChoice& image, const std::string& digest,
                                    const CallControl& control,
                                    const std::function<void(const HeldSandbox&)>& publish) {
+  const auto publish_it = [&](const HeldSandbox& made) {
+    publish ? publish(made) : this->publish(made, digest);
+  };
+  try {
+    return create_once(key, spec, image, control, publish_it);
+  } catch (const LostInTheMaking& loss) {
+    // Nobody has heard of it yet. A keeper that was killed while it was idle is noticed here, too.
+    log(LogLevel::warning, fmt::format("{}; making the sandbox once more", loss.message()));
+    return create_once(key, spec, image, control, publish_it);
+  }
+}
+
+HeldSandbox LocalSandboxes::create_once(const SandboxKey& key, const SandboxSpec& spec,
+                                        const ImageChoice& image, const CallControl& control,
+                                        const std::function<void(const HeldSandbox&)>& publish) {
   const std::shared_ptr<const StateDirectory> kept = state();
   const StateDirectory& found = *kept;
   Record record{.id = new_sandbox_id(),
@@ -107,17 +122,13 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
     kept_by = ask_keeper(record, spec, image, {directory.get(), sandboxes_end.get()}, control);
     sandboxes_end.reset();
     if (!lease_holds(lease.get()))
-      throw SandboxUnavailable("the sandbox ended right after it was made");
+      throw LostInTheMaking("the sandbox ended right after it was made");
     HeldSandbox made{.record = record,
                      .directory = std::move(directory),
                      .lease = std::move(lease),
                      .keep_idle = KeepIdle(spec.keep_idle),
                      .kept_by = kept_by};
-    if (publish) {
-      publish(made);
-    } else {
-      this->publish(made, digest);
-    }
+    publish(made);
     return made;
   } catch (const std::system_error& error) {
     leave_nothing();

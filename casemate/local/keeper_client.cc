@@ -133,39 +133,34 @@ KeptBy KeeperClient::create(guest::CreateSandbox request, std::span<const int> d
       throw SandboxTimeout("the deadline came while other sandboxes were being made");
     }
   }
-  for (int attempt = 1;; ++attempt) {
-    std::shared_ptr<KeeperConnection> keeper;
-    {
-      const std::lock_guard lock(mutex_);
-      start_if_needed();
-      keeper = keeper_;
-      request.number = ++last_number_;
+  std::shared_ptr<KeeperConnection> keeper;
+  {
+    const std::lock_guard lock(mutex_);
+    start_if_needed();
+    keeper = keeper_;
+    request.number = ++last_number_;
+  }
+  try {
+    create_once(request, descriptors, *keeper, control);
+    return {.keeper = std::move(keeper), .number = request.number};
+  } catch (const std::system_error& error) {
+    if (!says_that_it_ended(error)) {
+      give_up_to(*keeper, request.number);
+      throw SandboxUnavailable(fmt::format("asking for a sandbox: {}", error.what()),
+                               provider_hint(error));
     }
-    try {
-      create_once(request, descriptors, *keeper, control);
-      return {.keeper = std::move(keeper), .number = request.number};
-    } catch (const std::system_error& error) {
-      if (!says_that_it_ended(error)) {
-        give_up_to(*keeper, request.number);
-        throw SandboxUnavailable(fmt::format("asking for a sandbox: {}", error.what()),
-                                 provider_hint(error));
-      }
-      // It was killed, or could not begin. Everything it had made ends with it, so a second try
-      // starts clean.
-      const auto last_words = keeper->last_words();
-      forget(keeper);
-      if (last_words) {
-        refuse("the keeper of sandboxes did not start", last_words->text, last_words->error);
-      }
-      if (attempt == 2) {
-        throw SandboxUnavailable(fmt::format("the keeper of sandboxes ended: {}", error.what()));
-      }
-    } catch (const SandboxError&) {
-      // One that says nothing to that either is of no more use to anybody. One that has nothing to
-      // say yet, of a sandbox that does not end, is.
-      if (!give_up_to(*keeper, request.number) && keeper->is_silent()) forget(keeper);
-      throw;
+    // It was killed, or could not begin.
+    const auto last_words = keeper->last_words();
+    forget(keeper);
+    if (last_words) {
+      refuse("the keeper of sandboxes did not start", last_words->text, last_words->error);
     }
+    throw LostInTheMaking(fmt::format("the keeper of sandboxes ended: {}", error.what()));
+  } catch (const SandboxError&) {
+    // One that says nothing to that either is of no more use to anybody. One that has nothing to
+    // say yet, of a sandbox that does not end, is.
+    if (!give_up_to(*keeper, request.number) && keeper->is_silent()) forget(keeper);
+    throw;
   }
 }
 

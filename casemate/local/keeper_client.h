@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "casemate/core/control.h"
+#include "casemate/core/errors.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/local/diagnosis.h"
 #include "casemate/local/keeper_connection.h"
@@ -24,6 +25,13 @@ namespace casemate::local {
 struct KeptBy {
   std::shared_ptr<KeeperConnection> keeper;
   std::uint64_t number = 0;
+};
+
+// A sandbox was lost while it was made, with its keeper. Whoever tries again has to begin with
+// another id in another directory: what was begun for this one may be there for a while.
+class LostInTheMaking final : public SandboxUnavailable {
+ public:
+  using SandboxUnavailable::SandboxUnavailable;
 };
 
 // The host's end of its keeper: started at the first need, started anew when it died, never a
@@ -50,8 +58,8 @@ class KeeperClient {
   void start_ahead();
 
   // Has one sandbox made and waits until its agent listens; `request.number` is set here. Throws
-  // `SandboxUnavailable` naming what the keeper or the agent could not do, `SandboxTimeout`,
-  // `SandboxCancelled`; it is given up then.
+  // `SandboxUnavailable` naming what the keeper or the agent could not do, `LostInTheMaking` when
+  // the keeper ended meanwhile, `SandboxTimeout`, `SandboxCancelled`; it is given up then.
   KeptBy create(guest::CreateSandbox request, std::span<const int> descriptors,
                 const CallControl& control);
 

@@ -72,6 +72,9 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   HeldSandbox create(const SandboxKey& key, const SandboxSpec& spec, const ImageChoice& image,
                      const std::string& digest, const CallControl& control,
                      const std::function<void(const HeldSandbox&)>& publish = {});
+  HeldSandbox create_once(const SandboxKey& key, const SandboxSpec& spec, const ImageChoice& image,
+                          const CallControl& control,
+                          const std::function<void(const HeldSandbox&)>& publish);
   void publish(const HeldSandbox& made, const std::string& digest);
   KeptBy ask_keeper(const Record& record, const SandboxSpec& spec, const ImageChoice& image,
                     std::vector<int> descriptors, const CallControl& control);

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/unique_fd.h"
 #include "tests/linux/lifecycle.h"
@@ -208,6 +209,28 @@ TEST_F(LinuxLifecycle, AKilledKeeperTakesItsSandboxesWithItAndTheNextAcquireStar
   const auto second = acquire(key(), spec());
   EXPECT_FALSE(second->info().reused);
   EXPECT_EQ(second->exec(shell("echo alive"), {}).stdout, "alive\n");
+}
+
+// An agent that is killed closes its sockets one by one; here its keeper ends it when both names
+// are gone, as soon as it may go on.
+TEST_F(LinuxLifecycle, WhatAHandleFoundEndedIsNotHandedOutAgainThoughItsLeaseStillHolds) {
+  SandboxSpec patient = spec();
+  patient.keep_idle = 1h;
+  const pid_t keeper = keeper_of(*acquire(key(), patient)->first_process());
+  ASSERT_GT(keeper, 1);
+  const auto other = another_backend();
+  const auto found = other->acquire(key(), patient, {});
+  ASSERT_TRUE(found->info().reused);
+  ASSERT_EQ(kill(keeper, SIGSTOP), 0);
+  const fs::path directory = sandbox_directories().at(0);
+  for (const char* socket : {guest::kAgentSocketName, guest::kLeaseSocketName}) {
+    fs::remove(directory / socket);
+  }
+  expect_refusal<SandboxUnavailable>([&] { found->exec(shell("true"), {}); }, "has ended");
+  const auto again = other->acquire(key(), patient, {});
+  EXPECT_NE(again->info().id, found->info().id);
+  EXPECT_EQ(again->exec(shell("echo alive"), {}).stdout, "alive\n");
+  ASSERT_EQ(kill(keeper, SIGCONT), 0);
 }
 
 TEST_F(LinuxLifecycle, WhatADeadCreatorLeftIsSweptAndWhatIsNotOursStays) {

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("CASEMATE_BUILD_DIR", ROOT / "build/release")) / "casemate"
 # A sanitizer reserves terabytes of addresses and reads /proc before the program begins.
 SANITIZED = PROGRAM.exists() and b"__asan_init" in PROGRAM.read_bytes()
-SOAK = os.environ.get("CASEMATE_SOAK") == "1"
+SOAK = bool(os.environ.get("CASEMATE_SOAK"))
 CAP = 10 * 1024 * 1024  # of a stream in the JSON object
 
 # What an ordinary user cannot have or set up; everything else of the cases is the same for everybody.

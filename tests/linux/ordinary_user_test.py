@@ -168,9 +168,14 @@ class OrdinaryUser(unittest.TestCase):
     def test_the_hosts_side_of_egress_is_what_it_is_as_root(self):
         self.run_suite("egress_gateway_test", 35, list)
 
+    @staticmethod
+    def in_own_namespaces(argv):
+        """The argv, where every socket and every mount is its own or a child's."""
+        return ["unshare", "--net", "--mount", "--propagation", "private", *argv]
+
     def test_with_one_id_nothing_survives_a_kill(self):
         """LC-04"""
-        self.run_suite("soak_test", 4, list)
+        self.run_suite("soak_test", 16, self.in_own_namespaces, environment=["CASEMATE_TEST_OWN_NAMESPACES=1"])
 
     def test_with_a_range_sandboxes_are_what_they_are_as_root(self):
         self.run_suite("linux_sandbox_test", 70, self.with_subordinate_ids)

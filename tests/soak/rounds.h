@@ -1,6 +1,6 @@
 #pragma once
 
-// How much of the soak is run: a tenth, or all of it with CASEMATE_SOAK=1 (`make soak`).
+// How much of the soak is run: all of it with CASEMATE_SOAK=1 (`make soak`), else a tenth.
 
 namespace casemate::soak {
 

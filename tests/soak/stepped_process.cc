@@ -9,13 +9,17 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
+#include <map>
+#include <set>
 #include <system_error>
 
 namespace casemate::soak {
 namespace {
 
-constexpr long kFollow = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
-                         PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL;
+// Every thread of what is traced is traced from its birth.
+constexpr long kStep = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE;
+// And whatever else it starts, to find the keeper.
+constexpr long kFollow = kStep | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_EXITKILL;
 
 void trace(__ptrace_request request, pid_t pid, long data) {
   if (ptrace(request, pid, nullptr, data) < 0 && errno != ESRCH) {
@@ -38,23 +42,32 @@ pid_t start(const std::function<void()>& body) {
   _exit(0);
 }
 
-bool is_fork(int event) {
+bool is_birth(int event) {
   return event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK || event == PTRACE_EVENT_CLONE;
+}
+
+// Whether a thread that stopped at a system call has done it; else it is about to.
+bool has_done_a_call(pid_t thread) {
+  __ptrace_syscall_info call{};
+  ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof call, &call);
+  return call.op == PTRACE_SYSCALL_INFO_EXIT;
 }
 
 class Stepper {
  public:
   Stepper(Victim victim, Step step, const std::function<void()>& body)
-      : victim_(victim), left_(step.number), host_(start(body)) {}
+      : victim_(victim == Victim::host ? Role::host : Role::keeper),
+        last_call_(step.number),
+        host_(start(body)) {
+    roles_[host_] = Role::host;
+  }
 
   Stepped run() {
     int status = 0;
     waitpid(host_, &status, 0);
-    trace(PTRACE_SETOPTIONS, host_,
-          victim_ == Victim::host ? long{PTRACE_O_TRACESYSGOOD} : kFollow);
-    if (victim_ == Victim::host) stepped_ = host_;
+    trace(PTRACE_SETOPTIONS, host_, victim_ == Role::host ? kStep : kFollow);
     go_on(host_, 0);
-    while (!host_ended_ || stepped_ > 0) {
+    while (!host_ended_ || (keeper_ > 0 && !keeper_ended_)) {
       const pid_t pid = waitpid(-1, &status, __WALL);
       if (pid < 0 && errno == EINTR) continue;
       if (pid < 0) break;
@@ -68,39 +81,75 @@ class Stepper {
   }
 
  private:
+  enum class Role {
+    // One of its threads.
+    host,
+    // The host's child, which starts the keeper and ends.
+    launcher,
+    keeper,
+    // Nobody's business here: the keeper that comes after one that was killed, and all who start
+    // it.
+    other,
+  };
+
   void go_on(pid_t pid, int signal) {
-    trace(pid == stepped_ ? PTRACE_SYSCALL : PTRACE_CONT, pid, signal);
+    const auto known = roles_.find(pid);
+    const bool stepped = known != roles_.end() && known->second == victim_;
+    trace(stepped ? PTRACE_SYSCALL : PTRACE_CONT, pid, signal);
+  }
+
+  Role role_of_child(pid_t parent, int event) const {
+    const auto known = roles_.find(parent);
+    if (known == roles_.end()) return Role::other;
+    if (known->second == Role::host) {
+      if (event == PTRACE_EVENT_CLONE) return Role::host;
+      return launcher_ < 0 ? Role::launcher : Role::other;
+    }
+    return known->second == Role::launcher && keeper_ < 0 ? Role::keeper : Role::other;
+  }
+
+  void born(pid_t parent, int event) {
+    unsigned long number = 0;
+    ptrace(PTRACE_GETEVENTMSG, parent, nullptr, &number);
+    const auto child = static_cast<pid_t>(number);
+    const Role role = role_of_child(parent, event);
+    roles_[child] = role;
+    if (role == Role::launcher) launcher_ = child;
+    if (role == Role::keeper) keeper_ = child;
+    if (unknown_.erase(child) > 0) begin(child);
+  }
+
+  // At its very first stop.
+  void begin(pid_t pid) {
+    begun_.insert(pid);
+    const Role role = roles_.at(pid);
+    if (role == Role::other) return trace(PTRACE_DETACH, pid, 0);
+    // Its sandboxes are not followed.
+    if (role == Role::keeper) trace(PTRACE_SETOPTIONS, pid, PTRACE_O_TRACESYSGOOD);
+    go_on(pid, 0);
   }
 
   void stopped(pid_t pid, int status) {
     const int event = status >> 16;
     const int signal = WSTOPSIG(status);
-    if (is_fork(event)) {
-      unsigned long child = 0;
-      ptrace(PTRACE_GETEVENTMSG, pid, nullptr, &child);
-      // The host's child starts the keeper, whose own children are nobody's business here.
-      if (pid == host_ && launcher_ < 0) {
-        launcher_ = static_cast<pid_t>(child);
-      } else if (pid == launcher_) {
-        stepped_ = static_cast<pid_t>(child);
-        victim_found_ = true;
-      }
+    if (is_birth(event)) {
+      born(pid, event);
       return go_on(pid, 0);
     }
-    if (pid == stepped_ && signal == (SIGTRAP | 0x80)) {
-      if (left_-- > 0) return go_on(pid, 0);
-      result_.killed = true;
-      kill(pid, SIGKILL);
+    if (signal == SIGSTOP && pid != host_ && !begun_.contains(pid)) {
+      if (roles_.contains(pid)) return begin(pid);
+      // Its parent's stop, which tells what it is, comes next.
+      unknown_.insert(pid);
       return;
     }
-    // The first stop of a process that is followed from its birth. Behind the victim's they are
-    // nobody's business: another keeper, which outlives this look at them, or a thread.
-    if (signal == SIGSTOP) {
-      if (victim_found_ && pid != stepped_ && pid != host_) return trace(PTRACE_DETACH, pid, 0);
-      if (pid == stepped_) trace(PTRACE_SETOPTIONS, pid, PTRACE_O_TRACESYSGOOD);
-      return go_on(pid, 0);
+    if (signal == (SIGTRAP | 0x80) && !result_.killed) {
+      if (has_done_a_call(pid)) ++result_.calls;
+      if (result_.calls < last_call_) return go_on(pid, 0);
+      result_.killed = true;
+      kill(victim_ == Role::host ? host_ : pid, SIGKILL);
+      return;
     }
-    go_on(pid, event != 0 || signal == SIGTRAP ? 0 : signal);
+    go_on(pid, event != 0 || (signal & 0x7f) == SIGTRAP ? 0 : signal);
   }
 
   void ended(pid_t pid, int status) {
@@ -109,16 +158,20 @@ class Stepper {
       result_.status = status;
       // A keeper that is not to be killed any more goes its own way.
     }
-    if (pid == stepped_) stepped_ = -1;
+    if (pid == keeper_) keeper_ended_ = true;
   }
 
-  Victim victim_;
-  int left_;
+  Role victim_;
+  int last_call_;
   pid_t host_;
   pid_t launcher_ = -1;
-  pid_t stepped_ = -1;
-  bool victim_found_ = false;
+  pid_t keeper_ = -1;
   bool host_ended_ = false;
+  bool keeper_ended_ = false;
+  std::map<pid_t, Role> roles_;
+  std::set<pid_t> begun_;
+  // Who stopped for the first time before it is known what they are.
+  std::set<pid_t> unknown_;
   Stepped result_;
 };
 

@@ -6,8 +6,8 @@
 
 namespace casemate::soak {
 
-// Where a process is killed: at its n-th stop at a system call. Each call has two, before the
-// kernel has done anything of it and after it has done all.
+// Where a process is killed: after it has done so many system calls, those of all its threads
+// counted together, and before its next. What else it does in between nobody can see.
 struct Step {
   int number = 0;
 };
@@ -22,6 +22,8 @@ enum class Victim {
 struct Stepped {
   // The victim got so far; else it ended by itself before.
   bool killed = false;
+  // Of the victim's, up to its end.
+  int calls = 0;
   // How the process of `body` ended, as waitpid says it.
   int status = 0;
 };

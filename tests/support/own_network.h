@@ -35,7 +35,16 @@ inline constexpr const char* kOtherIpv4 = "203.0.113.8";
 // Enters it before any test runs: the whole program stays in it.
 class OwnNetwork : public ::testing::Environment {
  public:
+  // Whose rights it is made with. In a user namespace of its own an ordinary user is somebody else
+  // to the kernel, and what is tested there is another thing.
+  enum class Rights { any, of_root_only };
+  explicit OwnNetwork(Rights rights = Rights::any) : rights_(rights) {}
+
   void SetUp() override {
+    if (rights_ == Rights::of_root_only && geteuid() != 0) {
+      why_not() = "a network namespace of the test's own needs root";
+      return;
+    }
     try {
       enter();
       give("lo", "127.0.0.1");
@@ -116,6 +125,8 @@ class OwnNetwork : public ::testing::Environment {
     request.ifr6_ifindex = static_cast<int>(if_nametoindex("lo"));
     if (ioctl(socket.get(), SIOCSIFADDR, &request) != 0) sys::throw_errno("SIOCSIFADDR (IPv6)");
   }
+
+  Rights rights_;
 };
 
 }  // namespace casemate

@@ -35,6 +35,25 @@ using Kind = TomlValue::Kind;
 constexpr std::uint64_t kMaxImageKeepDays = 36500;
 constexpr std::size_t kMaxFileBytes = 1024 * 1024;
 
+constexpr auto kLinuxKeys = std::to_array<std::string_view>(
+    {"state_dir", "image_dir", "image_keep_days", "image_store_size"});
+constexpr auto kOciKeys = std::to_array<std::string_view>({"state_dir", "runtime"});
+constexpr auto kDockerKeys = std::to_array<std::string_view>(
+    {"host", "image", "platform", "pull", "runtime", "state_dir", "tls_dir"});
+constexpr auto kMicrovmKeys = std::to_array<std::string_view>(
+    {"state_dir", "kernel_root", "qemu", "accelerator", "machine", "save_machines"});
+
+// What the table of an engine may hold.
+struct EngineKeys {
+  std::string_view engine;
+  std::span<const std::string_view> keys;
+};
+
+constexpr auto kEngines = std::to_array<EngineKeys>({{kLinuxBackendName, kLinuxKeys},
+                                                     {kOciBackendName, kOciKeys},
+                                                     {kDockerBackendName, kDockerKeys},
+                                                     {kMicrovmBackendName, kMicrovmKeys}});
+
 struct NamedFile {
   std::string path;
   bool may_be_missing;
@@ -111,6 +130,44 @@ class Reader {
     const OptionSpec* option;
   };
 
+  // What another table takes under that name is told as that, anything else with the nearest.
+  [[noreturn]] void refuse_unknown_key(const TomlValue& value, std::string_view key,
+                                       const std::string& table,
+                                       const std::vector<std::string>& known) const {
+    const std::vector<std::string> tables =
+        value.kind == Kind::table ? std::vector<std::string>() : tables_with(key);
+    if (tables.empty()) place_.refuse_unknown_key(value, key, table, known);
+    std::string list = tables.front();
+    for (std::size_t at = 1; at < tables.size(); ++at) {
+      list += (at + 1 == tables.size() ? " or " : ", ") + tables[at];
+    }
+    place_.refuse(value, fmt::format("unknown key '{}'{}", escape_for_display(key), table),
+                  "put it under " + list);
+  }
+
+  [[noreturn]] void refuse_unknown_engine_key(const TomlValue& value, std::string_view key,
+                                              std::string_view engine) const {
+    const auto* const found = std::ranges::find(kEngines, engine, &EngineKeys::engine);
+    refuse_unknown_key(value, key, fmt::format(" in [backends.{}]", engine),
+                       {found->keys.begin(), found->keys.end()});
+  }
+
+  std::vector<std::string> tables_with(std::string_view key) const {
+    std::vector<std::string> tables;
+    for (const VerbSpec* verb : verbs_) {
+      const std::vector<Key> keys = keys_of(*verb);
+      if (std::ranges::find(keys, key, &Key::name) != keys.end()) {
+        tables.push_back(fmt::format("[{}]", verb->name));
+      }
+    }
+    for (const EngineKeys& one : kEngines) {
+      if (std::ranges::find(one.keys, key) != one.keys.end()) {
+        tables.push_back(fmt::format("[backends.{}]", one.engine));
+      }
+    }
+    return tables;
+  }
+
   // What the table of a verb may hold.
   static std::vector<Key> keys_of(const VerbSpec& verb) {
     std::vector<Key> keys;
@@ -136,7 +193,7 @@ class Reader {
       return;
     }
     known.emplace_back("host_tools");
-    place_.refuse_unknown_key(value, key, "", known);
+    refuse_unknown_key(value, key, "", known);
   }
 
   void read_verb(const VerbSpec& verb, const TomlValue& table) {
@@ -152,7 +209,7 @@ class Reader {
         std::vector<std::string> known;
         known.reserve(keys.size());
         for (const Key& one : keys) known.push_back(one.name);
-        place_.refuse_unknown_key(value, key, fmt::format(" in [{}]", verb.name), known);
+        refuse_unknown_key(value, key, fmt::format(" in [{}]", verb.name), known);
       }
     }
   }
@@ -162,10 +219,9 @@ class Reader {
     if (engine == kDockerBackendName) return read_docker(table);
     if (engine == kMicrovmBackendName) return read_microvm(table);
     if (engine != kLinuxBackendName) {
-      place_.refuse_unknown_key(
-          table, engine, " in [backends]",
-          {std::string(kLinuxBackendName), std::string(kOciBackendName),
-           std::string(kDockerBackendName), std::string(kMicrovmBackendName)});
+      std::vector<std::string> known;
+      for (const EngineKeys& one : kEngines) known.emplace_back(one.engine);
+      place_.refuse_unknown_key(table, engine, " in [backends]", known);
     }
     for (const auto& [key, value] : table.entries) {
       if (key == "state_dir" || key == "image_dir") {
@@ -186,9 +242,7 @@ class Reader {
         config_.linux_image_store_bytes =
             read_number(value, [&] { return parse_size(key, value.text, 1); });
       } else {
-        place_.refuse_unknown_key(
-            value, key, " in [backends.linux]",
-            {"state_dir", "image_dir", "image_keep_days", "image_store_size"});
+        refuse_unknown_engine_key(value, key, engine);
       }
     }
   }
@@ -201,7 +255,7 @@ class Reader {
       } else if (key == "runtime") {
         config_.oci_runtime = read_program(key, value, "crun");
       } else {
-        place_.refuse_unknown_key(value, key, " in [backends.oci]", {"state_dir", "runtime"});
+        refuse_unknown_engine_key(value, key, kOciBackendName);
       }
     }
   }
@@ -214,9 +268,7 @@ class Reader {
                  key == "pull") {
         config_.docker[key] = read_docker_word(key, value);
       } else {
-        place_.refuse_unknown_key(
-            value, key, " in [backends.docker]",
-            {"host", "image", "platform", "pull", "runtime", "state_dir", "tls_dir"});
+        refuse_unknown_engine_key(value, key, kDockerBackendName);
       }
     }
   }
@@ -239,9 +291,7 @@ class Reader {
         }
         config_.microvm_saves_machines = value.flag;
       } else {
-        place_.refuse_unknown_key(
-            value, key, " in [backends.microvm]",
-            {"state_dir", "kernel_root", "qemu", "accelerator", "machine", "save_machines"});
+        refuse_unknown_engine_key(value, key, kMicrovmBackendName);
       }
     }
   }

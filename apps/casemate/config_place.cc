@@ -1,6 +1,7 @@
 #include "apps/casemate/config_place.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "apps/casemate/option_parser.h"
 #include "casemate/base/utf8.h"
@@ -22,7 +23,7 @@ void ConfigPlace::refuse_unknown_key(const TomlValue& value, std::string_view ke
                                      const std::vector<std::string>& known) const {
   const std::vector<std::string_view> candidates(known.begin(), known.end());
   refuse(value, fmt::format("unknown key '{}'{}", escape_for_display(key), table),
-         fmt::format("the nearest is {}", nearest(key, candidates)));
+         nearest_or(key, candidates, fmt::format("there are: {}", fmt::join(candidates, ", "))));
 }
 
 void ConfigPlace::refuse_kind(const TomlValue& value, std::string_view key, std::string_view taken,

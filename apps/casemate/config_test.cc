@@ -16,6 +16,7 @@ namespace casemate::app {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -62,7 +63,7 @@ std::string run_refusal(std::string_view text, const std::vector<const char*>& w
 
 TEST(Config, RefusesAnUnknownTableOrKeyWithLineAndTheNearest) {
   EXPECT_EQ(refusal("\n[rnu]\n"), "/c.toml:2: unknown key 'rnu'; the nearest is run");
-  EXPECT_EQ(refusal("timeout = 3"), "/c.toml:1: unknown key 'timeout'; the nearest is run");
+  EXPECT_THAT(refusal("[lxc]\n"), StartsWith("/c.toml:1: unknown key 'lxc'; there are: run, "));
   EXPECT_EQ(refusal("[run]\npids = 9\ntimeuot = 3"),
             "/c.toml:3: unknown key 'timeuot' in [run]; the nearest is timeout");
   EXPECT_EQ(refusal("[backends]\njsn = true"),
@@ -77,6 +78,19 @@ TEST(Config, RefusesAnUnknownTableOrKeyWithLineAndTheNearest) {
   EXPECT_THAT(refusal("[run]\nv = true"), HasSubstr("unknown key 'v'"));
   EXPECT_THAT(refusal("[run]\n--timeout = 3"), HasSubstr("/c.toml:2: unknown key '--timeout'"));
   EXPECT_THAT(refusal("[run]\n\"\\u001b[2J\" = 3"), Not(HasSubstr("\x1b")));
+}
+
+TEST(Config, AKeyInTheWrongTableIsToldTheRightOnes) {
+  EXPECT_THAT(refusal("timeout = 3"),
+              EndsWith("/c.toml:1: unknown key 'timeout'; put it under [run]"));
+  EXPECT_THAT(refusal("json = true"), EndsWith("; put it under [run] or [backends]"));
+  EXPECT_EQ(refusal("[backends]\nout-dir = 'x'"),
+            "/c.toml:2: unknown key 'out-dir' in [backends]; put it under [run]");
+  EXPECT_EQ(refusal("state_dir = '/s'"),
+            "/c.toml:1: unknown key 'state_dir'; put it under [backends.linux], [backends.oci], "
+            "[backends.docker] or [backends.microvm]");
+  EXPECT_EQ(refusal("[run]\nqemu = 'x'"),
+            "/c.toml:2: unknown key 'qemu' in [run]; put it under [backends.microvm]");
 }
 
 TEST(Config, WithATableThatIsNoNameIsRefusedWithItsLine) {
@@ -261,6 +275,8 @@ TEST(Config, ReadsAHostToolWithItsStamp) {
             R"({"additionalProperties":false,"properties":{"key":{"maxLength":9,"type":"string"},)"
             R"("n":{"multipleOf":0.5}},"required":["key"],"type":"object"})");
   EXPECT_EQ(tool.where, "/c.toml:1");
+  EXPECT_EQ(tool.identity_where, "/c.toml:5");
+  EXPECT_EQ(tool.parameters_where, "/c.toml:9");
 }
 
 TEST(Config, AStampMaySayThatThereIsNone) {

@@ -124,6 +124,7 @@ constexpr VerbSpec kExecVerb = {
     .options = kOptions,
     .operands = ValueForm::path,
     .offered_operands = {},
+    .trailing = "the command stands",
 };
 
 int exec(const ParsedLine& line, const Config& config) {

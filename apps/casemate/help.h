@@ -20,6 +20,12 @@ struct VerbSpec {
   // What words that are no options are, and those that are known, for completing them.
   ValueForm operands = ValueForm::text;
   std::span<const std::string_view> offered_operands = {};
+  // The one of them whose own operand is known in part, and how: a word with a colon at its end has
+  // a path behind it.
+  std::string_view continued_operand = {};
+  std::span<const std::string_view> offered_later = {};
+  // What is put behind `--`, as "the command stands"; empty where nothing is.
+  std::string_view trailing = {};
 };
 
 // Every option with its default and an example.

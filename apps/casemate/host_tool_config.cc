@@ -144,10 +144,12 @@ class Reader {
     if (sink.text.empty()) place_.refuse(sink, "sink is empty", example("sink"));
     if (sink.text != kNone) declaration.sink = sink.text;
     if (identity.text != kNone) declaration.identity = parse_identity(identity.text);
+    setting_.identity_where = place_.where(identity);
     setting_.declaration = declaration;
   }
 
   void read_parameters(const TomlValue& value) {
+    setting_.parameters_where = place_.where(value);
     if (value.kind == Kind::text) {
       try {
         setting_.parameters = serialise_json(parse_json(value.text));

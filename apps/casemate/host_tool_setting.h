@@ -26,8 +26,10 @@ struct HostToolSetting {
   // Absent: that of all.
   std::optional<std::chrono::nanoseconds> timeout{};
   std::optional<std::size_t> max_concurrency{};
-  // FILE:LINE of one from casemate.toml.
+  // FILE:LINE of one from casemate.toml, and of what it says there of its own.
   std::string where{};
+  std::string identity_where{};
+  std::string parameters_where{};
 };
 
 // All of a run's.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -95,6 +96,17 @@ class Command {
   Log log_;
 };
 
+// "FILE:LINE: " of what a refusal is about; `own` is empty where the tool says nothing of it.
+std::string place_of(const HostToolSetting& setting, const std::string& own) {
+  const std::string& where = own.empty() ? setting.where : own;
+  return where.empty() ? "" : where + ": ";
+}
+
+// The registry's own words for them; they have a line of their own.
+bool is_about_parameters(const InvalidArgument& refused) {
+  return refused.message().starts_with("the parameters of host tool");
+}
+
 HostTool make_tool(const HostToolSetting& setting, const HostToolSettings& settings,
                    const Log& log) {
   HostTool tool;
@@ -142,14 +154,34 @@ std::shared_ptr<HostToolRegistry> make_host_tools(const HostToolSettings& settin
     } catch (const HostToolIdentityNotAllowed& refused) {
       // The hint speaks of a registry's options; here nobody's identity can be allowed.
       throw HostToolIdentityNotAllowed(
-          (setting.where.empty() ? "" : setting.where + ": ") + refused.message(),
+          place_of(setting, setting.identity_where) + refused.message(),
           "give identity = \"app\" or \"none\"");
     } catch (const InvalidArgument& refused) {
       if (setting.where.empty()) throw;
-      throw ConfigInvalid(fmt::format("{}: {}", setting.where, refused.message()), refused.hint());
+      if (!is_about_parameters(refused)) {
+        throw ConfigInvalid(place_of(setting, {}) + refused.message(), refused.hint());
+      }
+      throw ConfigInvalid(place_of(setting, setting.parameters_where) + refused.message(),
+                          "leave out what cannot be held and have the command check it; "
+                          "docs/host-tools.md lists the keywords that are held");
     }
   }
   return registry;
+}
+
+void refuse_denied_host_tools(const HostToolSettings& settings, const std::set<Identity>& denied) {
+  for (const HostToolSetting& tool : settings.tools) {
+    const std::optional<Identity> identity =
+        tool.declaration ? tool.declaration->identity.get() : std::optional(Identity::app);
+    if (!identity || !denied.contains(*identity)) continue;
+    throw SandboxIdentityDenied(
+        fmt::format("{}host tool '{}' acts under {}, which --deny-identity denies{}",
+                    place_of(tool, tool.identity_where), escape_for_display(tool.name),
+                    to_string(*identity), tool.declaration ? "" : "; what is not stamped does"),
+        "leave out --deny-identity or the host tool; in casemate.toml identity = \"none\" says of "
+        "a "
+        "tool that it uses no authority");
+  }
 }
 
 }  // namespace casemate::app

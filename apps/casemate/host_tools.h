@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <set>
 
 #include "apps/casemate/host_tool_setting.h"
 #include "casemate/base/log.h"
+#include "casemate/core/vocabulary.h"
 #include "casemate/host_tools/registry.h"
 
 namespace casemate::app {
@@ -20,5 +22,9 @@ inline constexpr std::size_t kMaxAnswerBytes = 8 * 1024 * 1024;
 // setting that the registry does not take, `HostToolNotDeclared` for one without a declaration
 // where all have to have one, `HostToolIdentityNotAllowed`.
 std::shared_ptr<HostToolRegistry> make_host_tools(const HostToolSettings& settings, const Log& log);
+
+// The host's denial by the name of the tool that it meets, before the router's, which knows none.
+// Throws `SandboxIdentityDenied`.
+void refuse_denied_host_tools(const HostToolSettings& settings, const std::set<Identity>& denied);
 
 }  // namespace casemate::app

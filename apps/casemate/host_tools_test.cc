@@ -145,7 +145,8 @@ TEST_F(HostTools, NeverActInAUsersName) {
   HostToolSettings settings;
   settings.tools.push_back({.name = "tool", .command = "cat"});
   settings.tools[0].declaration = HostToolDeclaration{std::nullopt, std::nullopt, Identity::user};
-  settings.tools[0].where = "/c.toml:4";
+  settings.tools[0].where = "/c.toml:1";
+  settings.tools[0].identity_where = "/c.toml:4";
   try {
     make_host_tools(settings, {});
     FAIL();
@@ -155,15 +156,43 @@ TEST_F(HostTools, NeverActInAUsersName) {
   }
 }
 
+TEST_F(HostTools, ADeniedIdentityNamesTheToolThatActsUnderIt) {
+  HostToolSettings settings;
+  settings.tools.push_back({.name = "pure", .command = "cat"});
+  settings.tools[0].declaration = HostToolDeclaration{std::nullopt, std::nullopt, std::nullopt};
+  refuse_denied_host_tools(settings, {Identity::app, Identity::user});
+  settings.tools.push_back({.name = "mail", .command = "cat"});
+  refuse_denied_host_tools(settings, {Identity::user});
+  try {
+    refuse_denied_host_tools(settings, {Identity::app});
+    FAIL();
+  } catch (const SandboxIdentityDenied& denied) {
+    EXPECT_EQ(denied.message(),
+              "host tool 'mail' acts under app, which --deny-identity denies; what is not stamped "
+              "does");
+  }
+}
+
 TEST_F(HostTools, ASettingThatTheRegistryDoesNotTakeNamesItsLine) {
   HostToolSettings settings;
-  settings.tools.push_back(
-      {.name = "tool", .command = "cat", .parameters = R"({"foo": 1})", .where = "/c.toml:7"});
+  settings.tools.push_back({.name = "tool",
+                            .command = "cat",
+                            .parameters = R"({"foo": 1})",
+                            .where = "/c.toml:7",
+                            .parameters_where = "/c.toml:9"});
   try {
     make_host_tools(settings, {});
     FAIL();
   } catch (const ConfigInvalid& refused) {
-    EXPECT_THAT(refused.message(), StartsWith("/c.toml:7: the parameters of host tool 'tool'"));
+    EXPECT_THAT(refused.message(), StartsWith("/c.toml:9: the parameters of host tool 'tool'"));
+    EXPECT_THAT(refused.hint(), HasSubstr("have the command check it"));
+  }
+  settings.tools[0] = {.name = std::string(100'000, 'x'), .command = "cat", .where = "/c.toml:7"};
+  try {
+    make_host_tools(settings, {});
+    FAIL();
+  } catch (const ConfigInvalid& refused) {
+    EXPECT_THAT(refused.message(), StartsWith("/c.toml:7: "));
   }
 }
 

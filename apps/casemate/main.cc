@@ -49,15 +49,15 @@ constexpr std::array kVerbs = {Verb{&kRunVerb, run},
 
 const Verb& find_verb(std::string_view name) {
   const bool option = name.starts_with('-');
-  std::vector<std::string_view> names;
-  if (option) names = {"--help", "--version"};
+  // Also for who leaves the dashes out.
+  std::vector<std::string_view> names = {"--help", "--version"};
   for (const Verb& verb : kVerbs) {
     if (verb.spec->name == name) return verb;
     if (!option) names.push_back(verb.spec->name);
   }
   throw InvalidArgument(
       fmt::format("unknown {} '{}'", option ? "option" : "verb", escape_for_display(name)),
-      fmt::format("the nearest is {}", nearest(name, names)));
+      nearest_or(name, names, "`casemate --help` lists what there is"));
 }
 
 bool reads_config(const VerbSpec& verb) {
@@ -68,7 +68,7 @@ bool reads_config(const VerbSpec& verb) {
 int run_verb(const Verb& verb, Words words, OutputFormat& format) {
   const auto options = verb.spec->options;
   if (asks_for("--json", words, options)) format = OutputFormat::json;
-  ParsedLine line = parse_line(words, options);
+  ParsedLine line = parse_line(words, options, verb.spec->trailing);
   if (line.has("--help")) {
     write_all(1, verb_help(*verb.spec));
     return 0;

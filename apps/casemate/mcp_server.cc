@@ -26,6 +26,7 @@ CodeactToolOptions tool_options(const McpOptions& options, const Log& log) {
   CodeactToolOptions tool;
   if (options.unsafe_shared_store) tool.unsafe_shared_store.emplace();
   tool.outputs = options.outputs;
+  refuse_denied_host_tools(sandbox.host_tools, sandbox.denied_identities);
   tool.host_tools = make_host_tools(sandbox.host_tools, log);
   tool.image = sandbox.image;
   tool.environment = sandbox.environment;

@@ -4,20 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
+#include "casemate/core/vocabulary.h"
 
 namespace casemate::app {
 
 namespace {
-
-// Long enough for any real option or value, short enough for the quadratic distance.
-constexpr std::size_t kComparedBytes = 100;
 
 constexpr OptionSpec kHelp = {"--help", "", Repeat::allowed, "", "", ""};
 
@@ -26,31 +22,15 @@ const OptionSpec* find_option(std::string_view name, std::span<const OptionSpec>
   return found == options.end() ? nullptr : &*found;
 }
 
-[[noreturn]] void refuse_unknown(std::string_view name, std::span<const OptionSpec> options) {
+[[noreturn]] void refuse_unknown(std::string_view name, std::span<const OptionSpec> options,
+                                 std::string_view trailing) {
   std::vector<std::string_view> names = {"--help"};
   for (const OptionSpec& option : options) names.push_back(option.name);
-  throw InvalidArgument(fmt::format("unknown option '{}'", escape_for_display(name)),
-                        fmt::format("the nearest is {}", nearest(name, names)));
-}
-
-// Optimal string alignment distance.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before;
-  std::vector<std::size_t> above(b.size() + 1);
-  std::iota(above.begin(), above.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::vector<std::size_t> row(b.size() + 1);
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t change = a[i - 1] == b[j - 1] ? 0 : 1;
-      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + change});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        row[j] = std::min(row[j], before[j - 2] + 1);
-      }
-    }
-    before = std::exchange(above, std::move(row));
+  std::string hint = nearest_or(name, names, trailing.empty() ? "--help lists them" : "");
+  if (!trailing.empty()) {
+    hint += fmt::format("{}{} behind --", hint.empty() ? "" : "; ", trailing);
   }
-  return above.back();
+  throw InvalidArgument(fmt::format("unknown option '{}'", escape_for_display(name)), hint);
 }
 
 }  // namespace
@@ -93,7 +73,8 @@ std::string ParsedLine::value_or(std::string_view option, std::string_view fallb
   return all.empty() ? std::string(fallback) : all.back();
 }
 
-ParsedLine parse_line(std::span<const char* const> words, std::span<const OptionSpec> options) {
+ParsedLine parse_line(std::span<const char* const> words, std::span<const OptionSpec> options,
+                      std::string_view trailing) {
   ParsedLine line;
   for (std::size_t at = 0; at < words.size(); ++at) {
     const std::string_view word = words[at];
@@ -113,7 +94,9 @@ ParsedLine parse_line(std::span<const char* const> words, std::span<const Option
     }
     const bool help = word == "--help" || word == "-h";
     const OptionSpec* option = help ? &kHelp : find_option(name, options);
-    if (option == nullptr) refuse_unknown(name, options);
+    if (option == nullptr) {
+      refuse_unknown(name, options, line.operands.empty() ? std::string_view() : trailing);
+    }
     if (option->value.empty()) {
       if (inline_value) throw InvalidArgument(fmt::format("{} takes no value", option->name));
       line.typed_[std::string(option->name)];
@@ -138,6 +121,7 @@ ParsedLine parse_line(std::span<const char* const> words, std::span<const Option
 
 bool asks_for(std::string_view flag, std::span<const char* const> words,
               std::span<const OptionSpec> options) {
+  if (find_option(flag, options) == nullptr) return false;
   for (std::size_t at = 0; at < words.size(); ++at) {
     const std::string_view word = words[at];
     if (word == "--") return false;
@@ -148,12 +132,16 @@ bool asks_for(std::string_view flag, std::span<const char* const> words,
   return false;
 }
 
-std::string_view nearest(std::string_view text, std::span<const std::string_view> candidates) {
-  const std::string_view compared = text.substr(0, kComparedBytes);
-  return *std::ranges::min_element(candidates, {}, [compared](std::string_view candidate) {
-    const bool cut_short = compared.size() > 2 && candidate.starts_with(compared);
-    return cut_short ? std::size_t{1} : edit_distance(compared, candidate);
-  });
+std::string nearest_or(std::string_view text, std::span<const std::string_view> candidates,
+                       std::string_view otherwise) {
+  const auto near = nearest_spelling(text, candidates);
+  return near ? fmt::format("the nearest is {}", *near) : std::string(otherwise);
+}
+
+std::string nearest_of(std::string_view text, std::span<const std::string_view> candidates) {
+  const auto near = nearest_spelling(text, candidates);
+  return fmt::format("{}{}", near ? fmt::format("the nearest is {}, of: ", *near) : "give one of: ",
+                     fmt::join(candidates, ", "));
 }
 
 std::string_view one_of(std::string_view option, std::string_view text,
@@ -161,8 +149,7 @@ std::string_view one_of(std::string_view option, std::string_view text,
   const auto found = std::ranges::find(candidates, text);
   if (found != candidates.end()) return *found;
   throw InvalidArgument(fmt::format("{} does not know '{}'", option, escape_for_display(text)),
-                        fmt::format("the nearest is {}, of: {}", nearest(text, candidates),
-                                    fmt::join(candidates, ", ")));
+                        nearest_of(text, candidates));
 }
 
 }  // namespace casemate::app

@@ -80,7 +80,7 @@ class ParsedLine {
 
  private:
   friend ParsedLine parse_line(std::span<const char* const> words,
-                               std::span<const OptionSpec> options);
+                               std::span<const OptionSpec> options, std::string_view trailing);
   using Values = std::map<std::string, std::vector<std::string>, std::less<>>;
 
   Values typed_;
@@ -91,21 +91,26 @@ class ParsedLine {
 // Takes `words` (behind the verb) apart. `--name value` and `--name=value` are the same; a value
 // may be empty and may begin with a dash; `-` is an operand; `--help`
 // (or `-h`) is a flag of every table.
-// Throws `InvalidArgument`, one line, for an unknown option (naming the nearest one), a missing
-// value, a value for a flag, and a second value where one is allowed.
-ParsedLine parse_line(std::span<const char* const> words, std::span<const OptionSpec> options);
+// Throws `InvalidArgument`, one line, for an unknown option (naming the nearest one, if one is
+// near), a missing value, a value for a flag, and a second value where one is allowed.
+// `trailing` is `VerbSpec::trailing`: an unknown option behind an operand may be of that.
+ParsedLine parse_line(std::span<const char* const> words, std::span<const OptionSpec> options,
+                      std::string_view trailing = {});
 
-// Whether the flag is among `words` as an option, also when the line does not fit its table: how a
-// refusal of the line itself is to be written.
+// Whether the flag is in the table and among `words` as an option, also when the line does not fit
+// its table: how a refusal of the line itself is to be written.
 bool asks_for(std::string_view flag, std::span<const char* const> words,
               std::span<const OptionSpec> options);
 
-// The candidate with the fewest edits (a swap of neighbours counts one, and so does all that is
-// left off at the end) from `text`; the first of equals. `candidates` must not be empty.
-std::string_view nearest(std::string_view text, std::span<const std::string_view> candidates);
+// "the nearest is X" of the candidates by `nearest_spelling`, or `otherwise` when none is near.
+std::string nearest_or(std::string_view text, std::span<const std::string_view> candidates,
+                       std::string_view otherwise);
+
+// The nearest, if one is near, and all of them.
+std::string nearest_of(std::string_view text, std::span<const std::string_view> candidates);
 
 // `text` when it is one of `candidates`; otherwise throws `InvalidArgument` that names the option,
-// the text, the nearest candidate and all of them.
+// the text, the nearest candidate (if one is near) and all of them.
 std::string_view one_of(std::string_view option, std::string_view text,
                         std::span<const std::string_view> candidates);
 

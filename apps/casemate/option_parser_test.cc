@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "casemate/core/errors.h"
 
@@ -37,11 +40,26 @@ TEST(OptionParser, RefusesAnUnknownOptionWithTheNearestOne) {
               HasSubstr("unknown option '--timeuot'; the nearest is --timeout"));
   EXPECT_THAT(refusal({"--timeuot=2"}), HasSubstr("the nearest is --timeout"));
   EXPECT_THAT(refusal({"--jso"}), HasSubstr("the nearest is --json"));
-  EXPECT_THAT(refusal({"-w"}), HasSubstr("the nearest is -v"));
   EXPECT_THAT(refusal({"--hlep"}), HasSubstr("the nearest is --help"));
   EXPECT_THAT(refusal({"--"
                        "\x1b[2J"}),
               HasSubstr("'--\\x1b[2J'"));
+  EXPECT_EQ(refusal({"-w"}), "unknown option '-w'; --help lists them");
+}
+
+TEST(OptionParser, AnUnknownOptionBehindAnOperandMayBelongBehindTwoDashes) {
+  const auto refused = [](const std::vector<const char*>& words) {
+    try {
+      parse_line(words, kTable, "the command stands");
+    } catch (const InvalidArgument& refusal) {
+      return refusal.hint();
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_EQ(refused({"wc", "-l"}), "the command stands behind --");
+  EXPECT_EQ(refused({"wc", "--jsn"}), "the nearest is --json; the command stands behind --");
+  EXPECT_EQ(refused({"-l"}), "--help lists them");
+  EXPECT_EQ(refused({"--", "wc", "-l"}), "nothing was refused");
 }
 
 TEST(OptionParser, RefusesASingleValuedOptionGivenTwice) {
@@ -89,15 +107,16 @@ TEST(OptionParser, KnowsThatAFlagWasAskedForInALineThatDoesNotFit) {
   EXPECT_FALSE(asks({"--nonsense", "--file", "--json"}));
   EXPECT_FALSE(asks({"--", "--json"}));
   EXPECT_FALSE(asks({"--file"}));
+  const std::vector<const char*> words = {"--json"};
+  EXPECT_FALSE(asks_for("--json", words, std::span(kTable).first(2))) << "it is no option there";
 }
 
-TEST(Nearest, CountsAChangeAnInsertionARemovalAndASwapAsOne) {
+TEST(Nearest, IsNamedOnlyWhenItIsNear) {
   const std::array<std::string_view, 3> names = {"linux", "docker", "microvm"};
-  EXPECT_EQ(nearest("linus", names), "linux");
-  EXPECT_EQ(nearest("dcoker", names), "docker");
-  EXPECT_EQ(nearest("mic", names), "microvm");
-  EXPECT_EQ(nearest("", names), "linux");
-  EXPECT_EQ(nearest(std::string(100'000, 'm'), names), "microvm");
+  EXPECT_EQ(nearest_or("linus", names, "none"), "the nearest is linux");
+  EXPECT_EQ(nearest_or("lxc", names, "none"), "none");
+  EXPECT_EQ(nearest_of("dcoker", names), "the nearest is docker, of: linux, docker, microvm");
+  EXPECT_EQ(nearest_of("lxc", names), "give one of: linux, docker, microvm");
 }
 
 TEST(OneOf, NamesOptionTextNearestAndAll) {

@@ -213,12 +213,16 @@ constexpr VerbSpec kRunVerb = {
         "`timeout = 60`, `output = [\"report.png\"]`, `overwrite = true`. An option given here "
         "wins.\n"
         "\n"
-        "CASEMATE_STATE_DIR in the environment names the directory that holds sandboxes\n"
-        "(default: /run/casemate; those of the oci backend beside it), CASEMATE_OCI_RUNTIME the "
-        "runtime of\nthat (default: the first of crun, runc and runsc that is there).",
+        "CASEMATE_STATE_DIR in the environment names the directory that holds sandboxes; those of\n"
+        "the other backends are beside it. Default: /run/casemate for root, for other users\n"
+        "$XDG_RUNTIME_DIR/casemate, or /tmp/casemate-UID where that is not set, as it is not in\n"
+        "cron and after su: exec, ls and rm know the sandboxes of one such directory.\n"
+        "CASEMATE_OCI_RUNTIME names the runtime of the oci backend (default: the first of crun,\n"
+        "runc and runsc that is there).",
     .options = kRunOptions,
     .operands = ValueForm::path,
     .offered_operands = {},
+    .trailing = "the program's own arguments stand",
 };
 
 RunOptions read_sandbox_options(const ParsedLine& line, const HostVariable& host_variable) {

@@ -69,6 +69,7 @@ CodeactWiring make_wiring(const RunOptions& options, const Backends& backends, c
   CodeactOutputs outputs = CodeactOutputs::none;
   if (options.manifest) outputs = CodeactOutputs::manifest;
   if (!options.outputs.empty()) outputs = CodeactOutputs::declared;
+  refuse_denied_host_tools(options.host_tools, options.denied_identities);
   auto host_tools = make_host_tools(options.host_tools, log);
   const SandboxSpec spec = make_spec(options, outputs, host_tools);
   CodeactWiring wiring{.router = make_router(options, backends, spec, log),

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <span>
+#include <utility>
 
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
@@ -150,26 +152,36 @@ char lower_ascii(char character) {
                                               : character;
 }
 
-// Edits (insert, remove, replace one byte) between two words, letter case and '-' for '_' ignored.
+char folded(char character) { return character == '-' ? '_' : lower_ascii(character); }
+
+// Edits (insert, remove, replace one byte, swap two neighbours) between two words, letter case and
+// '-' for '_' ignored.
 std::size_t edit_distance(std::string_view left, std::string_view right) {
-  const auto folded = [](char character) {
-    return character == '-' ? '_' : lower_ascii(character);
-  };
-  std::vector<std::size_t> row(right.size() + 1);
-  for (std::size_t column = 0; column <= right.size(); ++column) {
-    row[column] = column;
-  }
-  for (std::size_t line = 1; line <= left.size(); ++line) {
-    std::size_t diagonal = row[0];
-    row[0] = line;
-    for (std::size_t column = 1; column <= right.size(); ++column) {
-      const std::size_t replaced =
-          diagonal + (folded(left[line - 1]) == folded(right[column - 1]) ? 0 : 1);
-      diagonal = row[column];
-      row[column] = std::min({replaced, row[column] + 1, row[column - 1] + 1});
+  const auto same = [](char one, char other) { return folded(one) == folded(other); };
+  std::vector<std::size_t> before;
+  std::vector<std::size_t> above(right.size() + 1);
+  std::iota(above.begin(), above.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= left.size(); ++i) {
+    std::vector<std::size_t> row(right.size() + 1);
+    row[0] = i;
+    for (std::size_t j = 1; j <= right.size(); ++j) {
+      const std::size_t change = same(left[i - 1], right[j - 1]) ? 0 : 1;
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + change});
+      if (i > 1 && j > 1 && same(left[i - 1], right[j - 2]) && same(left[i - 2], right[j - 1])) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
     }
+    before = std::exchange(above, std::move(row));
   }
-  return row[right.size()];
+  return above.back();
+}
+
+// Whether `text`, more than a letter or two beside its dashes, is how `word` begins.
+bool is_cut_short(std::string_view text, std::string_view word) {
+  constexpr std::size_t kTelling = 3;
+  const std::size_t letters = text.size() - std::min(text.find_first_not_of("-_"), text.size());
+  return letters >= kTelling && text.size() < word.size() &&
+         std::ranges::equal(text, word.substr(0, text.size()), {}, folded, folded);
 }
 
 }  // namespace
@@ -184,9 +196,9 @@ std::optional<std::string_view> nearest_spelling(std::string_view text,
   std::optional<std::string_view> nearest;
   std::size_t least = 0;
   for (const std::string_view candidate : valid) {
-    const std::size_t distance = edit_distance(text, candidate);
-    // A third of the word mistyped is still that word.
-    const bool close = distance <= std::max<std::size_t>(1, candidate.size() / 3);
+    const std::size_t distance = is_cut_short(text, candidate) ? 1 : edit_distance(text, candidate);
+    // A third of the word mistyped is still that word; of one of a letter or two, nothing is left.
+    const bool close = distance <= std::max(text.size(), candidate.size()) / 3;
     if (close && (!nearest || distance < least)) {
       nearest = candidate;
       least = distance;

@@ -119,6 +119,17 @@ TEST(Vocabulary, TheNearestSpellingIsNoneWhenNothingIsNear) {
   EXPECT_EQ(nearest_spelling("", valid), std::nullopt);
   EXPECT_EQ(nearest_spelling(std::string(65, '-'), valid), std::nullopt);
   EXPECT_EQ(nearest_spelling("x", {}), std::nullopt);
+  EXPECT_EQ(nearest_spelling("-x", valid), std::nullopt) << "one letter is no slip of another";
+}
+
+TEST(Vocabulary, TheNearestSpellingIsOneByAThirdOfAWordAtMost) {
+  const std::vector<std::string_view> valid{"oci", "linux", "docker", "microvm"};
+  EXPECT_EQ(nearest_spelling("lniux", valid), "linux") << "a swap is one edit";
+  EXPECT_EQ(nearest_spelling("lnixu", valid), std::nullopt);
+  EXPECT_EQ(nearest_spelling("Docker", valid), "docker");
+  EXPECT_EQ(nearest_spelling("mic", valid), "microvm") << "what is left off is one edit";
+  EXPECT_EQ(nearest_spelling("mi", valid), std::nullopt);
+  EXPECT_EQ(nearest_spelling("lxc", valid), std::nullopt);
 }
 
 }  // namespace

@@ -244,6 +244,19 @@ class BadInput(Case):
                 self.assertRefused(result, "InvalidArgument", f"the nearest is {nearest}")
                 self.assertEqual(result.err.count("\n"), 1)
 
+    def test_what_is_near_nothing_is_told_what_there_is(self):
+        program = self.write("p.py", "pass")
+        for words, said in ((["ps"], "`casemate --help`"), (["-x"], "`casemate --help`"), (["run", "-x", program], "--help lists them"),
+                            (["run", "--backend", "lxc", program], "give one of: linux, oci, docker, microvm"),
+                            (["run", "--min-isolation", "strong", program], "give one of: process, "),
+                            (["run", "--deny-capability", "foo", program], "give one of: exec, "),
+                            (["run", program, "-l"], "the program's own arguments stand behind --")):
+            with self.subTest(words=words):
+                result = self.run_argv([str(PROGRAM), *words])
+                self.assertRefused(result, "InvalidArgument", said)
+                self.assertNotIn("nearest", result.err)
+        self.assertRefused(self.run_argv([str(PROGRAM), "version"]), "InvalidArgument", "the nearest is --version")
+
     def test_a_single_value_given_twice_is_refused(self):
         self.assertRefused(self.run_program("", "--timeout", "1", "--timeout", "2"), "InvalidArgument", "twice")
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <boost/json.hpp>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,10 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
 // What a host chose may be any bytes; JSON holds UTF-8 only.
 json::string json_text(const std::string& text) { return json::string(replace_invalid_utf8(text)); }
 
+std::int64_t whole_seconds(std::chrono::nanoseconds time) {
+  return std::chrono::floor<std::chrono::seconds>(time).count();
+}
+
 json::object record(const SandboxRecord& sandbox) {
   return {{"id", sandbox.id},
           {"backend", sandbox.backend},
@@ -44,15 +49,15 @@ json::object record(const SandboxRecord& sandbox) {
           {"thread", json_text(sandbox.key.thread_id)},
           {"agent", json_text(sandbox.key.agent_dir)},
           {"kind", json_text(sandbox.kind)},
-          {"age_s", sandbox.age.count()},
-          {"idle_s", sandbox.idle.count()},
+          {"age_s", whole_seconds(sandbox.age)},
+          {"idle_s", whole_seconds(sandbox.idle)},
           {"processes", sandbox.processes},
           {"memory_bytes", sandbox.memory_bytes}};
 }
 
 // 90 as "1m", 7200 as "2h": as much as tells sandboxes apart.
-std::string age_text(std::chrono::seconds age) {
-  const auto seconds = age.count();
+std::string age_text(std::chrono::nanoseconds age) {
+  const auto seconds = whole_seconds(age);
   if (seconds < 60) return fmt::format("{}s", seconds);
   if (seconds < 3600) return fmt::format("{}m", seconds / 60);
   if (seconds < 48 * 3600) return fmt::format("{}h", seconds / 3600);
@@ -107,6 +112,7 @@ constexpr VerbSpec kListVerb = {
         "with\n"
         "--keep left ends by itself when it was idle for so long as that run said. PROCESSES are\n"
         "those of open calls, also of one that waits; 0 where they cannot be counted.\n"
+        "Listed are those of one state directory: `casemate run --help` says which.\n"
         "\n"
         "Exit status: 0, also when there is none.",
     .options = kOptions,

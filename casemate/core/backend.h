@@ -38,8 +38,8 @@ struct SandboxRecord {
   Isolation isolation = Isolation::process;
   SandboxKey key{};
   std::string kind{};
-  std::chrono::seconds age{0};
-  std::chrono::seconds idle{0};
+  std::chrono::nanoseconds age{0};
+  std::chrono::nanoseconds idle{0};
   std::uint64_t processes = 0;
   std::uint64_t memory_bytes = 0;
   // Of the spec that it was made with.

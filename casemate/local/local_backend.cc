@@ -63,10 +63,9 @@ std::string why_one_id(std::string_view identity) {
 }
 
 // 0 where it is not known, or was written by a clock that is ahead: that of another time namespace.
-std::chrono::seconds age_of(const Record& record) {
-  const std::uint64_t now = boot_time();
+std::chrono::nanoseconds age_of(const Record& record, std::uint64_t now) {
   if (record.created == 0 || record.created > now) return {};
-  return std::chrono::seconds((now - record.created) / 1000000000);
+  return std::chrono::nanoseconds(now - record.created);
 }
 
 }  // namespace
@@ -136,6 +135,8 @@ std::vector<SandboxRecord> LocalSandboxes::list() {
   held_.drop_dead();
   sweep(/*everything=*/true);
   std::vector<SandboxRecord> records;
+  // One moment for all, so that ages tell which is older, and nothing is idle longer than it is.
+  const std::uint64_t now = boot_time();
   for (const std::string& digest : sys::list_directory_at(found.sandboxes(), ".")) {
     const UniqueFd directory = open_sandbox(found.sandboxes(), digest);
     if (!directory) continue;
@@ -143,17 +144,17 @@ std::vector<SandboxRecord> LocalSandboxes::list() {
     const Record record = read_record(directory.get(), digest);
     if (!is_alive(directory.get())) continue;
     const SandboxUse use = read_use(groups_of(record), record.id);
-    records.push_back(
-        {.id = record.id,
-         .backend = name_,
-         .isolation = record.isolation,
-         .key = record.key,
-         .kind = record.kind,
-         .age = age_of(record),
-         .idle = is_busy(directory.get()) ? std::chrono::seconds{0} : idle_time(directory.get()),
-         .processes = use.processes,
-         .memory_bytes = use.memory_bytes,
-         .labels = record.labels});
+    records.push_back({.id = record.id,
+                       .backend = name_,
+                       .isolation = record.isolation,
+                       .key = record.key,
+                       .kind = record.kind,
+                       .age = age_of(record, now),
+                       .idle = is_busy(directory.get()) ? std::chrono::nanoseconds{0}
+                                                        : idle_time(directory.get(), now),
+                       .processes = use.processes,
+                       .memory_bytes = use.memory_bytes,
+                       .labels = record.labels});
   }
   return records;
 }

@@ -464,11 +464,12 @@ void mark_used(int directory) noexcept {
   utimensat(directory, guest::kBusyLockName, times, AT_SYMLINK_NOFOLLOW);
 }
 
-std::chrono::seconds idle_time(int directory) {
+std::chrono::nanoseconds idle_time(int directory, std::uint64_t now) {
   struct stat status{};
   if (fstatat(directory, guest::kBusyLockName, &status, AT_SYMLINK_NOFOLLOW) < 0) return {};
-  const auto now = static_cast<time_t>(boot_time() / 1000000000);
-  return std::chrono::seconds(std::max<time_t>(0, now - status.st_mtim.tv_sec));
+  const auto since = std::chrono::seconds(status.st_mtim.tv_sec) +
+                     std::chrono::nanoseconds(status.st_mtim.tv_nsec);
+  return std::max(std::chrono::nanoseconds(now) - since, std::chrono::nanoseconds{0});
 }
 
 std::uint64_t boot_time() {

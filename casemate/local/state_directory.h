@@ -183,8 +183,8 @@ void remove_sandbox_directory(int parent, const std::string& name) noexcept;
 // Says that the sandbox in that directory was in use until now, by a clock that nobody sets. Never
 // throws: a listing may then say an older time.
 void mark_used(int directory) noexcept;
-// How long ago that was; 0 where it was never said.
-std::chrono::seconds idle_time(int directory);
+// How long before `now` (of `boot_time`) that was; 0 where it was never said.
+std::chrono::nanoseconds idle_time(int directory, std::uint64_t now);
 
 // Nanoseconds of CLOCK_BOOTTIME.
 std::uint64_t boot_time();

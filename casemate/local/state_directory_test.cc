@@ -220,18 +220,18 @@ TEST(SandboxNames, TellConversationsApartAndNothingElseOfAKey) {
 TEST_F(StateDirectoryTest, HowLongOneIsIdleIsCountedByAClockThatNobodySets) {
   const std::filesystem::path lock = path_ / "busy.lock";
   const sys::UniqueFd directory(open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  EXPECT_EQ(idle_time(directory.get()), 0s) << "it was never in use";
+  EXPECT_EQ(idle_time(directory.get(), boot_time()), 0s) << "it was never in use";
   sys::write_file_at(directory.get(), "busy.lock", "", 0600);
   mark_used(directory.get());
-  EXPECT_LE(idle_time(directory.get()), 5s);
+  EXPECT_LE(idle_time(directory.get(), boot_time()), 5s);
   struct stat status{};
   ASSERT_EQ(stat(lock.c_str(), &status), 0);
   EXPECT_LE(static_cast<std::uint64_t>(status.st_mtim.tv_sec), boot_time() / 1000000000);
   const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
                              {.tv_sec = status.st_mtim.tv_sec - 100, .tv_nsec = 0}};
   ASSERT_EQ(utimensat(AT_FDCWD, lock.c_str(), times, 0), 0);
-  EXPECT_GE(idle_time(directory.get()), 100s);
-  EXPECT_LE(idle_time(directory.get()), 110s);
+  EXPECT_GE(idle_time(directory.get(), boot_time()), 100s);
+  EXPECT_LE(idle_time(directory.get(), boot_time()), 110s);
 }
 
 TEST_F(StateDirectoryTest, IsMissedOnceAPartOfItIsRemoved) {

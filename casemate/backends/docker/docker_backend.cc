@@ -95,16 +95,18 @@ auto as_provider(const Log& log, std::string_view what, const Act& act) {
   }
 }
 
-std::chrono::seconds since(std::chrono::system_clock::time_point then) {
-  const auto passed =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now() - then);
-  return std::max(passed, std::chrono::seconds{0});
+using Moment = std::chrono::system_clock::time_point;
+
+std::chrono::nanoseconds between(Moment then, Moment now) {
+  return std::max<std::chrono::nanoseconds>(now - then, std::chrono::nanoseconds{0});
 }
 
-std::chrono::seconds idle_time(int directory) {
+std::chrono::nanoseconds idle_time(int directory, Moment now) {
   struct stat status{};
   if (fstatat(directory, kBusyLockName, &status, AT_SYMLINK_NOFOLLOW) < 0) return {};
-  return since(std::chrono::system_clock::from_time_t(status.st_mtim.tv_sec));
+  const Moment used = std::chrono::system_clock::from_time_t(status.st_mtim.tv_sec) +
+                      std::chrono::nanoseconds(status.st_mtim.tv_nsec);
+  return between(used, now);
 }
 
 }  // namespace
@@ -195,6 +197,8 @@ std::vector<SandboxRecord> DockerBackend::Impl::list() {
   }
   sweep();
   const std::string label = fmt::format("{}={}", kOwnerLabel, kOwner);
+  // One moment for all, so that ages tell which is older, and nothing is idle longer than it is.
+  const Moment now = std::chrono::system_clock::now();
   for (const Container& container : engine_.list({label}, {})) {
     const auto text = container.labels.find(std::string(kRecordLabel));
     if (!container.is_live() || text == container.labels.end()) continue;
@@ -208,10 +212,11 @@ std::vector<SandboxRecord> DockerBackend::Impl::list() {
          .isolation = isolation(),
          .key = record->key,
          .kind = record->kind,
-         .age = since(
-             std::chrono::system_clock::from_time_t(static_cast<std::time_t>(record->created))),
-         .idle = !directory || local::is_busy(directory.get()) ? std::chrono::seconds{0}
-                                                               : idle_time(directory.get()),
+         .age = between(
+             std::chrono::system_clock::from_time_t(static_cast<std::time_t>(record->created)),
+             now),
+         .idle = !directory || local::is_busy(directory.get()) ? std::chrono::nanoseconds{0}
+                                                               : idle_time(directory.get(), now),
          .processes = usage.processes,
          .memory_bytes = usage.memory_bytes,
          .labels = record->labels});

@@ -25,6 +25,7 @@
 #include "casemate/core/backend.h"
 #include "casemate/core/errors.h"
 #include "casemate/core/sandbox.h"
+#include "casemate/kinds/codeact/notes.h"
 #include "casemate/kinds/codeact/spec.h"
 
 namespace casemate::app {
@@ -148,6 +149,11 @@ int exec(const ParsedLine& line, const Config& config) {
     const ExecResult result = process->wait(control);
     out.finish();
     err.finish();
+    // Those bounds are of the run that made the sandbox, which is another process's.
+    for (const std::string& note :
+         codeact::outcome_notes(result, std::nullopt, options.request.timeout)) {
+      say("note: " + note);
+    }
     const int status = result.outcome == Outcome::cancelled
                            ? stop.exit_status().value_or(shell_exit_status(result))
                            : shell_exit_status(result);

@@ -149,12 +149,35 @@ class Exec(Kept):
         self.keep("pass")
         result = self.verb("exec", "--thread", "t", "--timeout", "0.3", "--", "sleep", "1000")
         self.assertEqual(result.status, 124, result)
+        self.assertIn("casemate: note: the program timed out: it ran longer than its limit of 0.3 s", result.err)
         result = self.verb("exec", "--thread", "t", "--", "sh", "-c", "kill -TERM $$")
-        self.assertEqual(result.status, 143, result)
+        self.assertEqual((result.status, result.err), (143, "casemate: note: the program was ended by SIGTERM.\n"), result)
         process = self.start([str(PROGRAM), "exec", "--thread", "t", "--", "sh", "-c", "echo up; sleep 1000"])
         self.signal_once_it_prints(process, signal.SIGINT)
-        self.assertEqual(self.finish(process, time.monotonic()).status, 130)
+        result = self.finish(process, time.monotonic())
+        self.assertEqual(result.status, 130, result)
+        self.assertIn("casemate: note: the call was cancelled; the program was stopped.", result.err)
         self.assertRefused(self.verb("exec", "--thread", "t", "--", "nowhere"), "SandboxFileError", "No such file", "PATH")
+
+    @NEEDS_GROUPS
+    def test_a_limit_that_bit_is_told_as_run_tells_it(self):
+        self.keep("pass", "t", "--pids", "8")
+        result = self.verb("exec", "--thread", "t", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do sleep 1000 & done")
+        self.assertIn("casemate: note: the limit of processes and threads was reached during the run.", result.err)
+
+    @NEEDS_GROUPS
+    def test_memory_that_ran_out_is_told_as_run_tells_it(self):
+        self.keep("pass", "t", "--memory", "64M", "--disk", "1M")
+        result = self.verb("exec", "--thread", "t", "--", "python3", "-c", "x = bytearray(400 << 20)")
+        self.assertEqual(result.status, 137, result)
+        self.assertIn("casemate: note: the program ran out of memory: it was ended at the limit for memory and written "
+                      "files together.", result.err)
+
+    def test_an_option_that_it_does_not_have_is_refused_in_one_line(self):
+        for words, hint in ((("--json", "--", "true"), "--help lists them"), (("wc", "-l", "x"), "the command stands behind --")):
+            result = self.verb("exec", "--thread", "t", *words)
+            self.assertRefused(result, "InvalidArgument", "unknown option", hint)
+            self.assertEqual(result.out, b"", "there is no --json, so nobody asked for an object")
 
     def test_without_a_sandbox_or_a_command_it_refuses(self):
         self.assertRefused(self.verb("exec", "--thread", "t", "--", "true"), "NoSuchSandbox", "'cli'", "'t'", "casemate ls")
@@ -182,6 +205,13 @@ class Ls(Kept):
         self.assertEqual([record[part] for part in ("scope", "thread", "agent")], ["a\nb", "t", "x"])
         self.assertEqual([record["thread"] for record in self.listed("--scope", "cli")], ["u"])
         self.assertEqual(self.listed("--scope", "nowhere"), [])
+
+    def test_the_newest_is_last_however_soon_they_came_and_none_is_idle_for_longer_than_it_is(self):
+        made = [self.keep("pass", f"t{number}").json["sandbox"]["id"] for number in range(5)]
+        records = self.listed()
+        self.assertEqual([record["id"] for record in records], made)
+        for record in records:
+            self.assertLessEqual(record["idle_s"], record["age_s"])
 
     def test_a_key_cannot_forge_a_line_of_the_table(self):
         self.keep("pass", "t\nforged", "--scope", "\x1b[2J")

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace casemate::codeact {
 namespace {
@@ -14,7 +16,7 @@ std::string size_text(std::uint64_t bytes) {
 }
 
 // The bound that a limit stands for, in words.
-std::string bound_text(Limit limit, const Resources& resources, bool files_ran_out = false) {
+std::string bound_text(Limit limit, const Resources& resources, bool files_ran_out) {
   switch (limit) {
     case Limit::memory:
       // What is held is the sum: see `Resources`.
@@ -40,6 +42,25 @@ std::string bound_text(Limit limit, const Resources& resources, bool files_ran_o
   return "limit";
 }
 
+// The same without its number.
+std::string_view bound_text(Limit limit, bool files_ran_out) {
+  switch (limit) {
+    case Limit::memory:
+      return "limit for memory and written files together";
+    case Limit::pids:
+      return "limit of processes and threads";
+    case Limit::disk:
+      return files_ran_out ? "limit of files and directories" : "disk limit";
+    case Limit::cpu:
+      return "processor limit";
+    case Limit::files:
+      return "limit of open files";
+    case Limit::time:
+      return "time limit";
+  }
+  return "limit";
+}
+
 // Of a signal that the kernel sends at a bound which is no resource of the spec.
 std::string_view meaning_of(std::string_view signal) {
   if (signal == "SIGXFSZ") return ": a file grew over the file size limit of the process";
@@ -54,10 +75,15 @@ std::string_view ended(const ExecResult& result) {
 
 }  // namespace
 
-void append_outcome_notes(CodeactRun& run, const SandboxSpec& spec,
-                          const std::optional<std::chrono::nanoseconds>& timeout) {
-  const ExecResult& result = run.result;
-  const auto add = [&run](std::string text) { run.notes.push_back(std::move(text)); };
+std::vector<std::string> outcome_notes(const ExecResult& result,
+                                       const std::optional<Resources>& resources,
+                                       const std::optional<std::chrono::nanoseconds>& timeout) {
+  std::vector<std::string> notes;
+  const auto add = [&notes](std::string text) { notes.push_back(std::move(text)); };
+  const auto bound = [&](Limit limit) {
+    return resources ? bound_text(limit, *resources, result.files_ran_out)
+                     : std::string(bound_text(limit, result.files_ran_out));
+  };
   switch (result.outcome) {
     case Outcome::exited:
       break;
@@ -77,14 +103,21 @@ void append_outcome_notes(CodeactRun& run, const SandboxSpec& spec,
       add(
           fmt::format("the program ran out of memory: it was ended at the {}. Hold less at a time, "
                       "write less, or have the memory limit raised.",
-                      bound_text(Limit::memory, spec.resources)));
+                      bound(Limit::memory)));
       break;
   }
   const bool said_above =
       result.outcome == Outcome::timed_out || result.outcome == Outcome::out_of_memory;
   if (result.limit && !said_above) {
-    add(fmt::format("the {} was reached during the run.",
-                    bound_text(*result.limit, spec.resources, result.files_ran_out)));
+    add(fmt::format("the {} was reached during the run.", bound(*result.limit)));
+  }
+  return notes;
+}
+
+void append_outcome_notes(CodeactRun& run, const SandboxSpec& spec,
+                          const std::optional<std::chrono::nanoseconds>& timeout) {
+  for (std::string& note : outcome_notes(run.result, spec.resources, timeout)) {
+    run.notes.push_back(std::move(note));
   }
 }
 

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <functional>
+#include <stop_token>
 #include <string>
 #include <utility>
 
 #include "casemate/backends/in_process/backend.h"
 #include "casemate/base/json.h"
+#include "casemate/core/errors.h"
 
 namespace casemate::app {
 namespace {
@@ -17,9 +20,12 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 // Declares exec and answers 1 to whatever runs: one program of five ends as it should not.
-std::shared_ptr<SandboxBackend> always_one() {
+std::shared_ptr<SandboxBackend> always_one(const std::function<void()>& meanwhile = [] {}) {
   in_process::InProcessSandboxOptions script;
-  script.on_exec = [](const in_process::Execution&) { return in_process::finished("", 1); };
+  script.on_exec = [meanwhile](const in_process::Execution&) {
+    meanwhile();
+    return in_process::finished("", 1);
+  };
   in_process::InProcessBackendOptions options;
   options.declarations.capabilities = {Capability::exec};
   options.declarations.egress_modes = {};
@@ -51,6 +57,18 @@ TEST(TryBackend, AFailureIsALineWithWhatWasExpectedAndSeenAndExitsWithOne) {
                         "        expected  exited 7, standard output '', standard error ''\n"
                         "        seen      exited 1, standard output '', standard error ''\n"));
   EXPECT_THAT(tried.out, HasSubstr("\nin-process: 0 passed, 1 failed, 0 skipped\n"));
+}
+
+TEST(TryBackend, AProbeThatWasStoppedUnderWayIsNoFailure) {
+  std::stop_source stop;
+  conformance::ConformanceOptions options;
+  options.probes = {"exit-code-fidelity"};
+  options.stop = stop.get_token();
+  testing::internal::CaptureStdout();
+  EXPECT_THROW(try_backend(always_one([&stop] { stop.request_stop(); }), std::move(options),
+                           OutputFormat::streams),
+               SandboxCancelled);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
 }
 
 TEST(TryBackend, WhatIsNotDeclaredIsSkippedWithItsReason) {

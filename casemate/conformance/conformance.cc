@@ -92,10 +92,12 @@ class Run {
     return {.deadline = sys::deadline_after(options_.patience), .stop = options_.stop};
   }
 
+  [[noreturn]] static void throw_stopped() {
+    throw SandboxCancelled("the probes were stopped before all of them ran");
+  }
+
   void try_probe(Suite suite, const Probe& probe) {
-    if (options_.stop.stop_requested()) {
-      throw SandboxCancelled("the probes were stopped before all of them ran");
-    }
+    if (options_.stop.stop_requested()) throw_stopped();
     ProbeResult result{
         .probe = std::string(probe.id), .suite = suite, .sentence = std::string(probe.sentence)};
     result.reason = undeclared(suite, probe, declared_);
@@ -112,6 +114,8 @@ class Run {
 
   void judge(const Probe& probe, ProbeResult& result) {
     const auto failed = [&](std::string_view step, std::string_view expected, std::string seen) {
+      // What was stopped under a probe says nothing of the backend.
+      if (options_.stop.stop_requested()) throw_stopped();
       result.status = Status::failed;
       result.reason = step;
       result.expected = expected;
@@ -123,7 +127,6 @@ class Run {
     } catch (const Unmet& unmet) {
       failed(unmet.step(), unmet.expected(), unmet.seen());
     } catch (const SandboxCancelled&) {
-      if (options_.stop.stop_requested()) throw;
       failed(kStep, "no refusal", "SandboxCancelled, though nobody asked for a stop");
     } catch (const SandboxError& refusal) {
       failed(kStep, "no refusal", shown(refusal));

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <system_error>
 #include <utility>
 
 #include "apps/casemate/console.h"
+#include "apps/casemate/values.h"
 #include "casemate/kinds/codeact/run_json.h"
 #include "casemate/local/diagnosis.h"
 #include "casemate/tool/refusals.h"
@@ -22,8 +25,11 @@ struct HintInOptions {
   std::string_view code;
   // Translated only where the library's hint has this in it.
   std::string_view when;
+  // Empty: the library's, its number as a size.
   std::string_view hint;
 };
+
+constexpr std::string_view kGiveAtMost = "give at most ";
 
 constexpr auto kHints = std::to_array<HintInOptions>({
     {"SandboxTransferCapExceeded", "files in",
@@ -44,6 +50,7 @@ constexpr auto kHints = std::to_array<HintInOptions>({
     {"SandboxUnavailable", "acquire a new one",
      "it has ended or was ended (`casemate ls` lists those that there are); `casemate run`, or "
      "`casemate run --keep`, makes a new one"},
+    {"SandboxLimitNotEnforceable", kGiveAtMost, ""},
     {"SandboxLimitNotEnforceable", "",
      "leave the limit out (a default that cannot be held shows as limits_not_held); `casemate "
      "doctor` says what would have it held"},
@@ -61,6 +68,20 @@ constexpr auto kSetHere = std::to_array<std::pair<std::string_view, std::string_
     {"DockerBackendOptions::host", "host in [backends.docker] of casemate.toml"},
     {"DockerBackendOptions::pull", "pull in [backends.docker] of casemate.toml"},
 });
+
+// "give at most 25275990016" as "give at most 23G", which an option takes.
+std::string as_size(std::string_view hint) {
+  std::uint64_t bytes = 0;
+  const std::string_view number = hint.substr(std::min(kGiveAtMost.size(), hint.size()));
+  if (!hint.starts_with(kGiveAtMost) ||
+      std::from_chars(number.begin(), number.end(), bytes).ptr != number.end()) {
+    return std::string(hint);
+  }
+  // Not rounded away where there is little of it.
+  constexpr std::uint64_t kFew = 4;
+  const std::uint64_t unit = bytes >= kFew * kGiB ? kGiB : bytes >= kFew * kMiB ? kMiB : 1;
+  return fmt::format("{}{}", kGiveAtMost, size_text(bytes - bytes % unit));
+}
 
 std::string hint_of_machine(const std::system_error& failure) {
   const std::string hint =
@@ -103,7 +124,8 @@ std::string hint_in_options(std::string_view code, std::string_view hint) {
   const auto found = std::ranges::find_if(kHints, [&](const HintInOptions& entry) {
     return entry.code == code && hint.find(entry.when) != std::string_view::npos;
   });
-  return options_named_here(std::string(found == kHints.end() ? hint : found->hint));
+  if (found == kHints.end()) return options_named_here(std::string(hint));
+  return found->hint.empty() ? as_size(hint) : options_named_here(std::string(found->hint));
 }
 
 Reworded in_words_of_the_command_line(const std::exception& failure) {

@@ -121,6 +121,10 @@ TEST(RefusalReport, SpeaksOfOptions) {
             "give --overwrite or another --out-dir");
   EXPECT_EQ(hint_in_options("SandboxLandingExists", "choose another name"), "choose another name");
   EXPECT_EQ(hint_in_options("SandboxFileError", ""), "");
+  EXPECT_EQ(hint_in_options("SandboxLimitNotEnforceable", "give at most 25275990016"),
+            "give at most 23G");
+  EXPECT_EQ(hint_in_options("SandboxLimitNotEnforceable", "give at most 1074790401"),
+            "give at most 1025M");
   EXPECT_THAT(hint_in_options("SandboxLimitNotEnforceable", "select a backend"),
               HasSubstr("casemate doctor"));
   EXPECT_THAT(hint_in_options("SandboxUnavailable", "it has ended; acquire a new one"),

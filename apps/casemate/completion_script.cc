@@ -61,8 +61,19 @@ _casemate_offer() {
     COMPREPLY=("${COMPREPLY[@]#"$head"}")
 }
 
+# Behind one that ends in a colon stands a path.
 _casemate_words() {
+    local word
+    for word in $1; do
+        if [[ $word == *: && $value == "$word"* ]]; then
+            front+=$word
+            value=${value#"$word"}
+            _casemate_paths -f
+            return
+        fi
+    done
     mapfile -t COMPREPLY < <(compgen -W "$1" -- "$value")
+    [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *: ]] && compopt -o nospace
     _casemate_offer
 }
 
@@ -72,11 +83,14 @@ _casemate_paths() {
     _casemate_offer
 }
 
-# The first operand: what follows it is the user's own.
+# The first operand: what follows it is the user's own, but for that of $2, for which $3 are known.
 _casemate_first() {
     local word
     for word in "${words[@]:2:${#words[@]}-3}"; do
-        [[ " $1 " == *" $word "* ]] && return
+        if [[ " $1 " == *" $word "* ]]; then
+            [[ $word == "$2" ]] && _casemate_words "$3"
+            return
+        fi
     done
     _casemate_words "$1"
 }
@@ -135,7 +149,8 @@ std::string bash_script(Verbs verbs) {
         "            else {}; fi ;;\n",
         verb->offered_operands.empty()
             ? bash_answer(verb->operands, {})
-            : fmt::format("_casemate_first '{}'", fmt::join(verb->offered_operands, " ")));
+            : fmt::format("_casemate_first '{}' '{}' '{}'", fmt::join(verb->offered_operands, " "),
+                          verb->continued_operand, fmt::join(verb->offered_later, " ")));
   }
   return fmt::format(R"({}    if ((${{#words[@]}} == 2)); then
         _casemate_words '{}--help --version'

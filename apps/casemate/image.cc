@@ -32,6 +32,8 @@ using images::StoredImage;
 
 constexpr std::array<std::string_view, 3> kActions = {"import", "ls", "rm"};
 
+constexpr std::array<std::string_view, 2> kImported = {"oci:", "docker-archive:"};
+
 constexpr auto kOptions = std::to_array<OptionSpec>({
     {"--unused", "", Repeat::refused, "off", "with rm: every image that no sandbox uses",
      "image rm --unused"},
@@ -206,6 +208,8 @@ constexpr VerbSpec kImageVerb = {
     .options = kOptions,
     .operands = ValueForm::path,
     .offered_operands = kActions,
+    .continued_operand = "import",
+    .offered_later = kImported,
 };
 
 int image(const ParsedLine& line, const Config& config) {

@@ -116,6 +116,12 @@ class Bash(Shells):
         self.assertEqual(self.completed("casemate run --file x=sal"), ["casemate", "run", "--file", "x=sales.csv"])
         self.assertEqual(self.completed("casemate run --file=x=sal"), ["casemate", "run", "--file=x=sales.csv"])
         self.assertEqual(self.completed("casemate run --file data"), ["casemate", "run", "--file", "data with space.csv"])
+        self.assertEqual(self.completed("casemate run --image dir:out"), ["casemate", "run", "--image", "dir:outputs/"])
+        self.assertEqual(self.completed("casemate run --image=docker-archive:sal"),
+                         ["casemate", "run", "--image=docker-archive:sales.csv"])
+        self.assertEqual(self.completed("casemate run --image di\tout"), ["casemate", "run", "--image", "dir:outputs/"])
+        self.assertEqual(self.completed("casemate image import oci:out"), ["casemate", "image", "import", "oci:outputs/"])
+        self.assertEqual(self.completed("casemate image import docker-archive:"), ["casemate", "image", "import", "docker-archive:"])
         self.assertEqual(self.completed("casemate run p.py -- sal"), ["casemate", "run", "p.py", "--", "sales.csv"])
 
     def test_what_nobody_can_know_stays_as_typed(self):

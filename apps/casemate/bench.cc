@@ -89,20 +89,25 @@ std::string value_text(const bench::Row& row, double value) {
                                                 : fmt::format("{:.3f} ms", value);
 }
 
+// At least; the longest subject widens it.
+constexpr std::size_t kSubjectColumn = 20;
+
 std::string table_text(const std::vector<bench::Row>& rows) {
-  std::string text = fmt::format("{:<19} {:<20} {:>12} {:>12} {:>8}  {}\n", "WORK", "SUBJECT",
-                                 "MEDIAN", "P99", "x LIMIT", "AT MOST");
+  std::size_t width = kSubjectColumn;
+  for (const bench::Row& row : rows) width = std::max(width, row.subject.name.size());
+  std::string text = fmt::format("{:<19} {:<{}} {:>12} {:>12} {:>8}  {}\n", "WORK", "SUBJECT",
+                                 width, "MEDIAN", "P99", "x LIMIT", "AT MOST");
   for (const bench::Row& row : rows) {
     const bench::Subject& subject = row.subject;
     if (row.samples.empty()) {
-      text +=
-          fmt::format("{:<19} {:<20} skipped: {}\n", subject.work, subject.name, subject.skipped);
+      text += fmt::format("{:<19} {:<{}} skipped: {}\n", subject.work, subject.name, width,
+                          subject.skipped);
       continue;
     }
     std::string verdict = bench::text_of(subject.bars, subject.unit);
     if (row.holds) verdict += *row.holds ? ": holds" : ": DOES NOT HOLD";
     text +=
-        fmt::format("{:<19} {:<20} {:>12} {:>12} {:>8}  {}\n", subject.work, subject.name,
+        fmt::format("{:<19} {:<{}} {:>12} {:>12} {:>8}  {}\n", subject.work, subject.name, width,
                     value_text(row, row.median), value_text(row, row.p99),
                     row.ratio_to_limit ? fmt::format("{:.2f}", *row.ratio_to_limit) : "", verdict);
   }

@@ -107,7 +107,9 @@ inline constexpr auto kRunOptions = std::to_array<OptionSpec>({
     {"--deny-identity", "NAME", kMany, "none",
      "refuse a run that acts under this identity: app or user", "--deny-identity user",
      ValueForm::text, kIdentities},
-    {"--label", "NAME=VALUE", kMany, "none", "kept with the sandbox", "--label job=nightly"},
+    {"--label", "NAME=VALUE", kMany, "none",
+     "kept with the sandbox, for programs that use the library; no listing here shows it",
+     "--label job=nightly"},
     {"--check", "", kOnce, "off",
      "match everything, start nothing: exit 0 or the refusal; it asks no registry for an image and "
      "does not make --out-dir; with --json, "

@@ -40,11 +40,15 @@ UniqueFd open_regular(int directory, const std::string& name, const std::string&
   UniqueFd file(openat(directory, name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!file) {
     const std::error_code error(errno, std::generic_category());
-    refuse(shown, fmt::format("cannot be read: {}: {}", escape_for_display(name), error.message()),
+    refuse(shown,
+           fmt::format("cannot be read: {}{}", name == shown ? "" : escape_for_display(name) + ": ",
+                       error.message()),
            "give the path of an image that `skopeo copy` or `docker save` wrote");
   }
   if (!S_ISREG(sys::status_of(file.get()).st_mode)) {
-    refuse(shown, fmt::format("cannot be read: {} is no regular file", escape_for_display(name)),
+    refuse(shown,
+           fmt::format("cannot be read: {} is no regular file",
+                       name == shown ? "it" : escape_for_display(name)),
            "give the path of an image that `skopeo copy` or `docker save` wrote");
   }
   return file;
@@ -202,6 +206,17 @@ class DockerArchive final : public ImageSource {
   // Links among members are noted on the way.
   std::optional<std::string> read_member(const std::string& name, const TarBounds& bounds,
                                          const CallControl& control) {
+    try {
+      return look_for_member(name, bounds, control);
+    } catch (const SandboxImageInvalid& refused) {
+      // What reads an archive does not know which.
+      throw SandboxImageInvalid(
+          fmt::format("'{}': {}", escape_for_display(path_), refused.message()), refused.hint());
+    }
+  }
+
+  std::optional<std::string> look_for_member(const std::string& name, const TarBounds& bounds,
+                                             const CallControl& control) {
     rewind();
     TarStream stream(file_.get(), bounds, control, Sums::unwanted);
     std::optional<std::string> text;
@@ -211,10 +226,9 @@ class DockerArchive final : public ImageSource {
       }
       if (entry->kind != EntryKind::file || entry->name != name || text) continue;
       if (entry->size > kMaxDocumentBytes) {
-        refuse(path_,
-               fmt::format("has a document of {} bytes; {} are accepted", entry->size,
-                           kMaxDocumentBytes),
-               "save it anew");
+        throw SandboxImageInvalid(
+            fmt::format("a document of {} bytes; {} are accepted", entry->size, kMaxDocumentBytes),
+            "save it anew");
       }
       text.emplace();
       while (const auto block = stream.read()) {

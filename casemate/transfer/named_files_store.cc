@@ -32,8 +32,10 @@ std::optional<std::string> NamedFilesStore::read(std::string_view name,
   if (found == files_.end()) {
     return std::nullopt;
   }
-  const std::string subject = found->first == found->second.native()
-                                  ? found->first
+  // As it was given: the name is said beside the path where it is another than the path's last
+  // part.
+  const std::string subject = found->first == found->second.filename()
+                                  ? found->second.native()
                                   : found->first + "=" + found->second.native();
   try {
     return read_regular(sys::open_path(found->second.native(), kOpenToLook), subject, max_bytes);

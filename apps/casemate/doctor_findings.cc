@@ -110,11 +110,11 @@ Finding interpreter(Trial& trial, const BackendDeclarations& declared) {
   const ExecResult result = trial.shell("/usr/bin/python3 -c 'import sys; print(sys.version)'");
   const std::string version = result.stdout.substr(0, result.stdout.find_first_of(" \n"));
   if (result.exit_code == 0) return {name, Status::ok, "/usr/bin/python3 " + version, ""};
+  const local::Remedy remedy = local::install_package("python3");
   return {name, Status::missing,
-          "/usr/bin/python3 does not run in a sandbox: " +
-              escape_for_display(result.stderr.substr(0, 200)) +
-              "; as root: apt-get install python3",
-          "apt-get install python3"};
+          fmt::format("/usr/bin/python3 does not run in a sandbox: {}; {}",
+                      escape_for_display(result.stderr.substr(0, 200)), remedy.hint),
+          remedy.command};
 }
 
 // An engine that is there and does not even say what it is is told by its path: somebody asked for

@@ -49,7 +49,8 @@ void fetch_from_registry(const std::string& skopeo, const ImageReference& refere
     throw SandboxImageNotSupported(
         fmt::format("an image of a registry is fetched by skopeo, and there is no '{}' here",
                     escape_for_display(skopeo)),
-        "install it (Debian: apt install skopeo), or import what another machine wrote, as "
+        "install it (Debian, as root: apt-get update && apt-get install -y skopeo), or import what "
+        "another machine wrote, as "
         "oci:PATH or docker-archive:PATH");
   }
   if (status != 0) {

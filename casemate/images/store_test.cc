@@ -501,7 +501,7 @@ TEST_F(Store, SkopeoThatFailsOrIsMissingIsARefusalWithWhatToDo) {
   ImageStore store(options());
   const auto reference = parse_image_reference("example.org/a");
   expect_refusal<SandboxImageNotSupported>([&] { store.hold(reference, {}); },
-                                           {"skopeo", "apt install skopeo"});
+                                           {"skopeo", "apt-get install -y skopeo"});
   write_skopeo("echo 'unauthorized: \33[31mno' >&2; exit 3\n");
   expect_refusal<SandboxUnavailable>([&] { store.hold(reference, {}); },
                                      {"exit 3", "unauthorized: \\x1b[31mno"});

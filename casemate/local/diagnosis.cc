@@ -203,6 +203,16 @@ bool needs_namespaces(std::string_view failure) {
 
 }  // namespace
 
+Remedy install_package(std::string_view package, std::string_view options) {
+  if (access("/usr/bin/apt-get", X_OK) != 0) {
+    return {.hint = fmt::format("install what Debian has in its package {}", package),
+            .command = ""};
+  }
+  const std::string command = fmt::format("apt-get update && apt-get install -y {}{}{}", options,
+                                          options.empty() ? "" : " ", package);
+  return {.hint = "as root: " + command, .command = command};
+}
+
 bool HostFacts::setting_is(const std::string& name, std::string_view value) const {
   const auto found = settings.find(name);
   return found != settings.end() && found->second == value;

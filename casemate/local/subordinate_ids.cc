@@ -80,10 +80,9 @@ std::optional<Remedy> remedy_for_one_id() {
   const uid_t user = geteuid();
   if (user == 0) return std::nullopt;
   if (!is_there("newuidmap") || !is_there("newgidmap")) {
-    return Remedy{.hint =
-                      "newuidmap and newgidmap, which give out more, are missing; as root: "
-                      "apt-get install uidmap",
-                  .command = "apt-get install uidmap"};
+    Remedy remedy = install_package("uidmap");
+    remedy.hint = "newuidmap and newgidmap, which give out more, are missing; " + remedy.hint;
+    return remedy;
   }
   if (subordinate_ids()) return std::nullopt;
   const std::string name = name_of_user(user);

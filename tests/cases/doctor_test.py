@@ -1,10 +1,8 @@
 """`casemate doctor` on machines that lack something, each made in namespaces of the test's own; what it
 prints, applied there, mends it."""
 
-import ctypes
 import json
 import os
-import random
 import shlex
 import shutil
 import subprocess
@@ -12,114 +10,10 @@ import unittest
 from pathlib import Path
 
 from harness import PROGRAM, SANITIZED, Case
+from private_host import Machine
 
 ROOT_ONLY = unittest.skipIf(os.geteuid() != 0, "only root can make a machine that lacks something")
-
-
 FILTER = Path(__file__).with_name("outer_filter.py")
-CLONE_NEWUSER = 0x10000000
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def enter_user_namespace():
-    """In a child, before exec: becomes root of a user namespace in which every id is mapped."""
-    reading, writing = os.pipe()
-    outside = os.fork()
-    if outside == 0:
-        os.read(reading, 1)
-        for name in ("uid_map", "gid_map"):
-            Path(f"/proc/{os.getppid()}/{name}").write_text("0 0 4294967295")
-        os._exit(0)
-    if LIBC.unshare(CLONE_NEWUSER) != 0:
-        raise OSError(ctypes.get_errno(), "unshare")
-    os.write(writing, b"g")
-    os.waitpid(outside, 0)
-    os.close(reading)
-    os.close(writing)
-
-
-class Machine:
-    """A shell of root in namespaces of its own, from which an ordinary user is started."""
-
-    def __init__(self, test, *unshare, own_users=False, under=()):
-        self.test = test
-        self.user = random.randrange(2_100_000_000, 2_140_000_000)
-        self.dir = Path(test.dir) / "machine"
-        self.dir.mkdir()
-        test.dir.chmod(0o755)
-        self.program = self.dir / "casemate"
-        shutil.copy(PROGRAM, self.program)
-        self.shell = subprocess.Popen([*under, "/usr/bin/unshare", "--mount", *unshare, "sh"], stdin=subprocess.PIPE,
-                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/",
-                                      env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"},
-                                      preexec_fn=enter_user_namespace if own_users else None)
-        test.addCleanup(self.end)
-
-    def end(self):
-        self.shell.stdin.close()
-        try:
-            self.shell.wait(30)
-        except subprocess.TimeoutExpired:
-            self.shell.kill()
-            self.shell.wait()
-        for pipe in (self.shell.stdout, self.shell.stderr):
-            pipe.close()
-
-    def root(self, line):
-        """Runs a line as root of this machine; it must succeed."""
-        status, out, err = self.run(line)
-        self.test.assertEqual(status, 0, f"{line}: {out} {err}")
-        return out
-
-    def run(self, line):
-        out, err = self.dir / "out", self.dir / "err"
-        self.shell.stdin.write(f"({line}) >{out} 2>{err} </dev/null; echo $?\n".encode())
-        self.shell.stdin.flush()
-        answer = self.shell.stdout.readline()
-        self.test.assertTrue(answer, self.shell.stderr.read().decode() if self.shell.poll() is not None else line)
-        return int(answer), out.read_text(), err.read_text()
-
-    def become(self, *words):
-        state = f"CASEMATE_STATE_DIR=/tmp/casemate-doctor-{self.user}"
-        self.test.addCleanup(shutil.rmtree, f"/tmp/casemate-doctor-{self.user}", ignore_errors=True)
-        return " ".join(["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups", "env",
-                         state, *map(str, words)])
-
-    def casemate(self, *words):
-        return self.run(self.become(self.program, *words))
-
-    def doctor(self, *before):
-        """(exit status, {name: record})"""
-        status, out, err = self.run(self.become(*before, self.program, "doctor", "--json"))
-        self.test.assertEqual(err, "")
-        return status, {record["name"]: record for record in json.loads(out)}
-
-    def expect_mended(self, *words):
-        """Something is missing, which holds all the words; the command printed for it mends it."""
-        status, found = self.doctor()
-        self.test.assertEqual(status, 1, found)
-        linux = found["linux"]
-        self.test.assertEqual(linux["status"], "missing", found)
-        for word in words:
-            self.test.assertIn(word, linux["found"])
-        self.expect_refused_everywhere(linux["found"])
-        self.test.assertTrue(linux["fix"], linux)
-        self.root(linux["fix"])
-        status, found = self.doctor()
-        self.test.assertEqual((status, found["linux"]["status"]), (0, "ok"), found)
-        self.test.assertEqual(found["linux: boundary"]["status"], "ok", found)
-
-    def expect_refused_everywhere(self, reason):
-        """No run, and no weaker rung: `backends` and a run say the same."""
-        status, out, _ = self.casemate("backends", "--json")
-        self.test.assertEqual(status, 0)
-        record = json.loads(out)[0]
-        self.test.assertEqual((record["available"], record["isolation"], record["reason"]), (False, "container", reason))
-        (self.dir / "program.py").write_text("print('ran')")
-        status, out, err = self.casemate("run", self.dir / "program.py")
-        self.test.assertEqual((status, out), (125, ""))
-        self.test.assertIn("casemate: error: SandboxUnavailable: ", err)
-        self.test.assertIn(reason[:60], err)
 
 
 class Doctor(Case):
@@ -284,11 +178,21 @@ class Lacks(Case):
         fix = found["user ids"]["fix"]
         # No network here: a stand-in for apt-get brings what the package of that name has, and nothing for another.
         owner = subprocess.run(["dpkg", "-S", "/usr/bin/newuidmap"], capture_output=True, text=True).stdout
-        self.assertEqual(fix, "apt-get install " + owner.partition(":")[0])
-        (machine.dir / "apt-get").write_text('#!/bin/sh\n[ "$*" = "install uidmap" ] && umount /usr/bin/newuidmap\n')
+        self.assertEqual(fix, "apt-get update && apt-get install -y " + owner.partition(":")[0])
+        (machine.dir / "apt-get").write_text(
+            '#!/bin/sh\n[ "$*" = update ] || { [ "$*" = "install -y uidmap" ] && umount /usr/bin/newuidmap; }\n')
         machine.root(f"chmod 755 {machine.dir}/apt-get && PATH={machine.dir}:$PATH && {fix}")
         _, found = machine.doctor()
         self.assertNotIn("newuidmap", found["user ids"]["found"])
+
+    def test_a_machine_without_apt_get_is_told_the_package_and_no_command(self):
+        machine = Machine(self)
+        for path in ("/usr/bin/newuidmap", "/usr/bin/apt-get"):
+            if Path(path).exists():
+                machine.root(f"mount --bind /dev/null {path}")
+        found = machine.doctor()[1]["user ids"]
+        self.assertEqual(found["fix"], None)
+        self.assertIn("its package uidmap", found["found"])
 
     def test_a_range_of_user_ids_that_a_process_may_not_use(self):
         machine = Machine(self)
@@ -360,7 +264,7 @@ class Lacks(Case):
                 if Path(path).exists():
                     machine.root(f"mount --bind /dev/null {path}")
         found = machine.doctor()[1]
-        self.assertEqual(found["oci"]["fix"], "apt-get install crun", found["oci"])
+        self.assertEqual(found["oci"]["fix"], "apt-get update && apt-get install -y crun", found["oci"])
         if shutil.which("crun", path="/usr/bin:/usr/sbin"):
             owner = subprocess.run(["dpkg", "-S", "/usr/bin/crun"], capture_output=True, text=True).stdout
             self.assertEqual(owner.partition(":")[0], "crun")

@@ -335,7 +335,7 @@ class TheVerb(ImageCase):
 
     def test_without_skopeo_a_registry_reference_is_refused_with_what_to_install(self):
         result = self.run_program("print(1)", "--image", "python:3", env={"PATH": "/nowhere"})
-        self.assertRefused(result, "SandboxImageNotSupported", "skopeo", "apt install skopeo")
+        self.assertRefused(result, "SandboxImageNotSupported", "skopeo", "apt-get install -y skopeo")
 
     def test_a_signal_ends_an_import_and_leaves_nothing(self):
         skopeo = self.write("bin/skopeo", "#!/bin/sh\necho fetching > \"$FIFO\"\nexec sleep 1000\n")

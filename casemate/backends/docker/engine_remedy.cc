@@ -46,10 +46,16 @@ local::Remedy remedy_for_socket(const std::string& path, int error, const std::s
   const bool nobody_there = error == ENOENT || error == ECONNREFUSED;
   if (!nobody_there || !is_usual(path)) return {};
   if (installed == Installed::no) {
-    return by_root("no Docker Engine is installed", "apt-get install docker.io", "");
+    local::Remedy remedy = local::install_package("docker.io");
+    remedy.hint = "no Docker Engine is installed; " + remedy.hint;
+    return remedy;
   }
   if (access("/run/systemd/system", F_OK) == 0) {
     return by_root("the engine is installed and does not run", "systemctl start docker", "");
+  }
+  // A container that runs one inside, or a machine of another init.
+  if (access("/etc/init.d/docker", X_OK) == 0) {
+    return by_root("the engine is installed and does not run", "service docker start", "");
   }
   return {};
 }

@@ -37,7 +37,7 @@ TEST(EngineRemedy, OfAnEngineThatIsNotThereIsItsPackage) {
       EXPECT_EQ(remedy_for_socket(path, error, "", Installed::yes).hint.find("apt-get"),
                 std::string::npos);
       EXPECT_EQ(remedy_for_socket(path, error, "", Installed::no).command,
-                "apt-get install docker.io");
+                "apt-get update && apt-get install -y docker.io");
     }
   }
   EXPECT_EQ(remedy_for_socket("/run/somebody.sock", ENOENT, "", Installed::no), local::Remedy{});

@@ -131,27 +131,27 @@ void prune_boot_files(int directory) {
 
 namespace {
 
-Missing brought_by_root(std::string what, std::string command) {
-  return {std::move(what), "as root: " + command, command};
+Missing brought_by(std::string what, const local::Remedy& remedy) {
+  return {std::move(what), remedy.hint, remedy.command};
 }
 
 }  // namespace
 
 Missing missing_of(const Findings& findings, const std::string& kernel_directory) {
   if (findings.qemu.empty()) {
-    return brought_by_root("there is no qemu-system-x86_64",
-                           "apt-get install --no-install-recommends qemu-system-x86");
+    return brought_by("there is no qemu-system-x86_64",
+                      local::install_package("qemu-system-x86", "--no-install-recommends"));
   }
   if (!findings.has_mksquashfs) {
-    return brought_by_root("there is no mksquashfs", "apt-get install squashfs-tools");
+    return brought_by("there is no mksquashfs", local::install_package("squashfs-tools"));
   }
   if (!findings.kernel) {
     // Not installed: a package of a kernel would have this machine start it.
     const std::string command = fmt::format(
-        "cd $(mktemp -d) && apt-get download $(apt-cache depends "
+        "{}cd $(mktemp -d) && apt-get download $(apt-cache depends "
         "linux-image-cloud-amd64 | sed -n 's/.*Depends: //p') && dpkg-deb -x "
         "linux-image-*-cloud-amd64_*.deb {}",
-        kernel_directory);
+        findings.by_root ? "apt-get update && " : "", kernel_directory);
     return {"there is no kernel for them", command, command};
   }
   if (findings.accelerator == Accelerator::kvm && !findings.kvm.usable) {
@@ -188,6 +188,7 @@ const Findings& MicrovmEngine::findings() const {
     findings_ = look(options_, kernels);
     findings_.kvm = kvm();
     findings_.accelerator = accelerator();
+    findings_.by_root = geteuid() == 0;
   });
   return findings_;
 }

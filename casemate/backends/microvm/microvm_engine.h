@@ -23,6 +23,8 @@ struct Findings {
   bool has_mksquashfs = false;
   KvmState kvm;
   Accelerator accelerator = Accelerator::tcg;
+  // Who may read the list of packages anew.
+  bool by_root = false;
 };
 
 // The first thing that is missing, for a person, and what brings it, as a `local::Remedy`; empty

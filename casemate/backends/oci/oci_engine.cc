@@ -102,11 +102,11 @@ Runtime OciEngine::runtime(const CallControl& control) const {
           fmt::format("there is no OCI runtime '{}' here", escape_for_display(setting_)),
           "set the backend's runtime to one that is installed");
     }
-    const std::string command = "apt-get install crun";
-    const std::string hint = "as root: " + command;
+    const local::Remedy remedy = local::install_package("crun");
     throw Carrying<SandboxUnavailable, local::Remedy>(
-        SandboxUnavailable("there is no OCI runtime here, neither crun, runc nor runsc", hint),
-        {.hint = hint, .command = command});
+        SandboxUnavailable("there is no OCI runtime here, neither crun, runc nor runsc",
+                           remedy.hint),
+        remedy);
   }
   std::string mark = mark_of(*path);
   if (!asked_ || asked_->path != *path || mark != mark_) {

@@ -88,8 +88,10 @@ Remedy start_container_with(const HostFacts& facts, std::string_view what, Given
     docker += " --security-opt apparmor=unconfined";
     podman += " --security-opt apparmor=unconfined";
   }
-  return {.hint = fmt::format("{}; start the container with {}, or {}", what, docker, podman),
-          .command = ""};
+  return {
+      .hint = fmt::format("{}; besides the options that it has, start the container with {}, or {}",
+                          what, docker, podman),
+      .command = ""};
 }
 
 // Namespaces of the kinds of which there may be no more.

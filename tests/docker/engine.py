@@ -229,6 +229,20 @@ def stop(process, path):
         process.wait()
 
 
+@contextlib.contextmanager
+def started(kind, build_dir):
+    """For tests: the address of one that runs meanwhile. Raises Missing and Failed with the reason."""
+    running = subprocess.Popen([sys.executable, __file__, kind, build_dir], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    try:
+        how, _, rest = running.stdout.readline().strip().partition(" ")
+        if how != "ready":
+            raise (Missing if how == "missing" else Failed)(rest)
+        yield rest
+    finally:
+        running.communicate()
+
+
 def main():
     kind, build_dir = sys.argv[1:]
     if kind == "image":

@@ -106,6 +106,16 @@ Engines& engines() {
 
 const EngineUnderTest& engine_under_test(const std::string& kind) {
   if (kind == "runtime" || kind == "runsc") return engine_under_test("docker");
+  // One that is there already, for tests by a user who starts none.
+  if (const char* given = getenv("CASEMATE_TEST_DOCKER"); given != nullptr && kind == "docker") {
+    static const EngineUnderTest there = [&] {
+      EngineUnderTest engine;
+      engine.kind = kind;
+      engine.address = given;
+      return engine;
+    }();
+    return there;
+  }
   std::unique_ptr<Running>& running = engines().running[kind];
   if (running) return running->engine();
   const std::string python = "/usr/bin/python3";

@@ -10,18 +10,38 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/docker"))
+import engine  # noqa: E402
+
 BUILD = Path(os.environ.get("CASEMATE_BUILD_DIR", ROOT / "build/release"))
 SUITES = BUILD / "test_programs"
+SANITIZED = (BUILD / "casemate").exists() and b"__asan_init" in (BUILD / "casemate").read_bytes()
 # Of what these tests may be left out for: nothing but what this user cannot have here, or what a
 # sanitizer cannot do without itself.
 LEFT_OUT = ("this user may make no control groups", "needs root", "the sanitizer")
 TIME = 1800  # seconds; a bound on a hang, not a budget
+
+# The ids of cases that passed here, and why others may not have been run.
+SHOWN, EXCUSED = set(), {}
+ID = r"\b[A-Z]{2,4}-\d{2}\b"
+
+
+def ids_of_suites():
+    """{"Suite.Test": ids} of what GoogleTest runs: those in its body and in the comment before it."""
+    found = {}
+    for path in (each for folder in ("linux", "soak", "docker") for each in (ROOT / "tests" / folder).glob("*_test.cc")):
+        text = path.read_text()
+        for test in re.finditer(r"(?m)^TEST(?:_[FP])?\((\w+),\s*(\w+)\)", text):
+            before = text.rfind("\n}", 0, test.start())
+            found[f"{test[1]}.{test[2]}"] = re.findall(ID, text[before + 1:text.find("\n}", test.end())])
+    return found
 
 
 def unknown_user():
@@ -35,6 +55,10 @@ class OrdinaryUser(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
         self.dir.chmod(0o755)
         self.user = unknown_user()
+        # For each backend's state, whose names begin alike.
+        (self.dir / "theirs").mkdir()
+        os.chown(self.dir / "theirs", self.user, self.user)
+        self.state = f"CASEMATE_STATE_DIR={self.dir}/theirs/state"
 
     def copy(self, program):
         """Where the user can read it, wherever the build is."""
@@ -70,15 +94,21 @@ class OrdinaryUser(unittest.TestCase):
         failures = re.findall(r"(?m)^\S.*: Failure\n(?:.*\n){1,12}", result.stdout)
         self.assertEqual(result.returncode, 0, "\n".join(failures) + result.stdout[-2000:])
         passed = int(re.search(r"\[  PASSED  \] (\d+) tests?", result.stdout)[1])
+        self.note_suite(result.stdout)
         self.assertGreaterEqual(passed, least, result.stdout[-4000:])
         for reason in re.findall(r": Skipped\n(.*)\n", result.stdout):
             self.assertTrue(any(known in reason for known in LEFT_OUT), reason)
 
+    @staticmethod
+    def note_suite(said):
+        ids = ids_of_suites()
+        # Of a test with parameters "Instance/Suite.Test/parameter".
+        for name in re.findall(r"(?m)^\[       OK \] (?:\w+/)?(\w+\.\w+)", said):
+            SHOWN.update(ids.get(name, ()))
+
     def identity(self, wrap, *before):
         """What `casemate backends` says of whose ids the sandboxes have."""
-        argv = self.as_user(f"CASEMATE_STATE_DIR=/tmp/casemate-{self.user}", *before, self.copy(BUILD / "casemate"),
-                            "backends")
-        self.addCleanup(shutil.rmtree, f"/tmp/casemate-{self.user}", ignore_errors=True)
+        argv = self.as_user(self.state, *before, self.copy(BUILD / "casemate"), "backends")
         result = self.run_argv(wrap(argv))
         self.assertEqual(result.returncode, 0, result.stdout)
         self.assertIn("linux: available\n", result.stdout)
@@ -93,15 +123,17 @@ class OrdinaryUser(unittest.TestCase):
         shutil.copytree(ROOT / "examples", copied / "examples")
         self.copy(BUILD / "casemate")
         argv = self.as_user(f"CASEMATE_BUILD_DIR={self.dir}", "PYTHONDONTWRITEBYTECODE=1", "/usr/bin/python3",
-                            copied / f"tests/cases/{area}_test.py")
+                            copied / f"tests/cases/{area}_test.py", "-v")
         result = self.run_argv(wrap(argv))
         self.assertEqual(result.returncode, 0, result.stdout[-8000:])
         self.assertGreater(int(re.search(r"(?m)^Ran (\d+) tests?", result.stdout)[1]), 0)
+        for line in re.findall(r"(?m)^(.*) \.\.\. ok$", result.stdout):
+            SHOWN.update(re.findall(ID, line))
 
     def test_with_one_id_the_command_line_is_what_it_is_as_root(self):
         """What needs control groups or a set-up by root is left out, and says so."""
         for area in ("exec", "isolation", "limits", "files_in", "files_out", "names", "command_line", "host", "host_tools",
-                     "images", "keep", "mcp", "egress", "conformance"):
+                     "images", "keep", "mcp", "egress", "conformance", "doctor", "output", "config"):
             with self.subTest(area=area):
                 self.run_cases(area, list)
 
@@ -117,8 +149,7 @@ class OrdinaryUser(unittest.TestCase):
         found = self.identity(self.with_subordinate_ids, "setpriv", "--no-new-privs")
         self.assertRegex(found, r"one user id \(newgidmap: .*not permitted.*\)$")
         # And so does doctor, who looks at the files too: there the range is.
-        argv = self.as_user(f"CASEMATE_STATE_DIR=/tmp/casemate-{self.user}", "setpriv", "--no-new-privs",
-                            self.copy(BUILD / "casemate"), "doctor")
+        argv = self.as_user(self.state, "setpriv", "--no-new-privs", self.copy(BUILD / "casemate"), "doctor")
         said = self.run_argv(self.with_subordinate_ids(argv)).stdout
         self.assertRegex(said, r"(?m)^weaker   user ids: .*one user id .*\(newgidmap: .*not permitted")
 
@@ -131,7 +162,8 @@ class OrdinaryUser(unittest.TestCase):
         places = [Path("/sys/fs/cgroup", controller, name) for controller in ("memory", "pids", "cpu", "cpuacct")]
         for place in places:
             if not (place.parent / "tasks").exists():
-                self.skipTest(f"{place.parent} is no hierarchy of version 1")
+                EXCUSED["RL-04"] = f"{place.parent} is no hierarchy of version 1"
+                self.skipTest(EXCUSED["RL-04"])
         self.addCleanup(self.remove_groups, places)
         for place in places:
             place.mkdir()
@@ -161,6 +193,29 @@ class OrdinaryUser(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout[-4000:])
         self.assertNotIn("this user may make no control groups", result.stdout)
         self.assertGreater(int(re.search(r"\[  PASSED  \] (\d+) tests?", result.stdout)[1]), 10)
+        self.note_suite(result.stdout)
+
+    def test_in_groups_that_were_given_to_it_the_command_line_is_what_it_is_as_root(self):
+        joined = self.in_delegated_groups([])
+        for area in ("limits", "exec", "keep"):
+            with self.subTest(area=area):
+                self.run_cases(area, lambda argv: [*joined, *argv])
+
+    @unittest.skipIf(SANITIZED, "what runs in an engine's containers is never sanitized")
+    def test_who_may_talk_to_an_engine_needs_no_more_for_its_sandboxes(self):
+        """LC-06, LC-08"""
+        try:
+            address = self.enterContext(engine.started("docker", BUILD))
+        except engine.Missing as missing:
+            EXCUSED["LC-06"] = str(missing)
+            self.skipTest(str(missing))
+        path = Path(address.removeprefix("unix://"))
+        path.parent.chmod(0o711)
+        os.chown(path, self.user, -1)
+        # Another engine than the one that runs is no matter of this user.
+        self.run_suite("docker_sandbox_test", 10, list, only="*/DockerLifecycle.*/docker:*/DockerKill.*/docker-"
+                       "*.AnotherEnginesSweepLeavesWhatLives/*",
+                       environment=[f"CASEMATE_TEST_DOCKER={address}"])
 
     def test_with_one_id_the_seam_is_what_it_is_as_root(self):
         self.run_suite("seam_test", 40, list, only="*/linux")
@@ -204,10 +259,8 @@ class OrdinaryUser(unittest.TestCase):
         for path in (given, *given.rglob("*")):
             os.chown(path, self.user, self.user)
         (self.dir / "program.py").write_text("print(1)")
-        argv = self.as_user(f"CASEMATE_STATE_DIR=/tmp/casemate-{self.user}", "CASEMATE_OCI_RUNTIME=runc",
-                            self.copy(BUILD / "casemate"), "run", "--backend", "oci", self.dir / "program.py")
-        for state in (f"/tmp/casemate-{self.user}", f"/tmp/casemate-{self.user}-oci"):
-            self.addCleanup(shutil.rmtree, state, ignore_errors=True)
+        argv = self.as_user(self.state, "CASEMATE_OCI_RUNTIME=runc", self.copy(BUILD / "casemate"), "run", "--backend",
+                            "oci", self.dir / "program.py")
         # As a machine has it whose groups are all of version 2.
         only = (f"echo $$ > {given}/inner/cgroup.procs && umount -l /sys/fs/cgroup && "
                 'mount -t cgroup2 none /sys/fs/cgroup && exec "$0" "$@"')
@@ -219,6 +272,22 @@ class OrdinaryUser(unittest.TestCase):
 
     def test_with_a_range_the_seam_is_what_it_is_as_root(self):
         self.run_suite("seam_test", 40, self.with_subordinate_ids, only="*/linux")
+
+
+@unittest.skipIf(SANITIZED, "the release build shows it; a sanitizer leaves some out")
+class TheCases(unittest.TestCase):
+    """After the above, by its name."""
+
+    def test_of_isolation_limits_and_lifecycle_are_all_shown_by_an_ordinary_user(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can become another user; the suites run as this one anyway")
+        listed = (ROOT / "tests/coverage/cases.txt").read_text()
+        wanted = set(re.findall(r"(?m)^((?:LC|RL|ISO)-\d{2})$", listed))
+        self.assertGreater(len(wanted), 20)
+        left = wanted - SHOWN
+        self.assertEqual(left - set(EXCUSED), set())
+        if left:
+            self.skipTest("; ".join(f"{case}: {EXCUSED[case]}" for case in sorted(left)))
 
 
 if __name__ == "__main__":

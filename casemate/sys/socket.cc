@@ -178,6 +178,14 @@ bool try_send(int socket, std::span<const char> bytes, Blocking blocking) noexce
   return false;
 }
 
+ssize_t receive_patiently(int socket, msghdr& message, int flags) {
+  ssize_t got = -1;
+  do {
+    got = recvmsg(socket, &message, flags);
+  } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
+  return got;
+}
+
 ReceivedMessage receive_message(int socket, std::span<char> buffer, Blocking blocking) {
   iovec vector{buffer.data(), buffer.size()};
   alignas(cmsghdr) std::array<char, kControlSpace> control{};
@@ -188,20 +196,13 @@ ReceivedMessage receive_message(int socket, std::span<char> buffer, Blocking blo
   message.msg_controllen = control.size();
   const int flags = MSG_CMSG_CLOEXEC | (blocking == Blocking::no ? MSG_DONTWAIT : 0);
   ReceivedMessage received;
-  while (true) {
-    const ssize_t got = recvmsg(socket, &message, flags);
-    if (got >= 0) {
-      received.bytes = static_cast<std::size_t>(got);
-      break;
-    }
-    if (errno == EINTR) continue;
-    if (errno == ECONNRESET) return received;
-    if (errno == EAGAIN && blocking == Blocking::no) {
-      received.would_block = true;
-      return received;
-    }
-    throw_errno("recvmsg");
+  const ssize_t got = receive_patiently(socket, message, flags);
+  if (got < 0) {
+    if (errno != EAGAIN || blocking == Blocking::yes) throw_errno("recvmsg");
+    received.would_block = true;
+    return received;
   }
+  received.bytes = static_cast<std::size_t>(got);
   received.truncated = (message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) != 0;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
@@ -221,9 +222,8 @@ ReceivedBytes receive_bytes(int socket, std::span<char> buffer, Blocking blockin
   while (true) {
     const ssize_t got = recv(socket, buffer.data(), buffer.size(), flags);
     if (got >= 0) return {.bytes = static_cast<std::size_t>(got)};
-    if (errno == ECONNRESET) return {};
     if (errno == EAGAIN) return {.bytes = 0, .would_block = true};
-    if (errno != EINTR) throw_errno("recv");
+    if (errno != EINTR && errno != ECONNRESET) throw_errno("recv");
   }
 }
 

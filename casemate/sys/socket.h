@@ -2,6 +2,9 @@
 
 // Unix sockets and the descriptors that travel over them. No call here raises SIGPIPE.
 
+#include <sys/socket.h>
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstddef>
 #include <span>
@@ -81,8 +84,12 @@ struct ReceivedMessage {
   std::vector<UniqueFd> descriptors;
 };
 
+// As recvmsg(2), which is tried again after a signal, and after a reset: the kernel tells of that
+// once, before what the peer had sent, where it ended with something of ours unread.
+ssize_t receive_patiently(int socket, msghdr& message, int flags);
+
 // Receives up to `buffer.size()` bytes and the descriptors that came with them. A reset by the peer
-// reads as closed. Throws `std::system_error`.
+// reads as closed, after all that it had sent. Throws `std::system_error`.
 ReceivedMessage receive_message(int socket, std::span<char> buffer, Blocking blocking);
 
 // The same for a peer whose descriptors nobody wants: the kernel closes them.

@@ -60,6 +60,30 @@ TEST(Socket, AnEmptySocketWouldBlockAndAClosedOneReadsAsNothing) {
   EXPECT_EQ(closed.bytes, 0U);
 }
 
+TEST(Socket, WhatAPeerSaidBeforeItEndedWithSomethingUnreadIsHeard) {
+  for (const SocketType type : {SocketType::stream, SocketType::seqpacket}) {
+    for (const Blocking blocking : {Blocking::yes, Blocking::no}) {
+      auto [ours, theirs] = socket_pair(type);
+      send_message(ours.get(), std::string_view("unread"), {}, Blocking::yes);
+      send_message(theirs.get(), std::string_view("message"), {}, Blocking::yes);
+      theirs.reset();
+      std::array<char, 7> buffer{};
+      EXPECT_EQ(receive_message(ours.get(), buffer, blocking).bytes, buffer.size());
+      EXPECT_EQ(std::string_view(buffer.data(), buffer.size()), "message");
+      const ReceivedMessage closed = receive_message(ours.get(), buffer, blocking);
+      EXPECT_FALSE(closed.would_block);
+      EXPECT_EQ(closed.bytes, 0U);
+    }
+    auto [ours, theirs] = socket_pair(type);
+    send_message(ours.get(), std::string_view("unread"), {}, Blocking::yes);
+    send_message(theirs.get(), std::string_view("bytes"), {}, Blocking::yes);
+    theirs.reset();
+    std::array<char, 5> buffer{};
+    EXPECT_EQ(receive_bytes(ours.get(), buffer, Blocking::yes).bytes, buffer.size());
+    EXPECT_EQ(receive_bytes(ours.get(), buffer, Blocking::yes).bytes, 0U);
+  }
+}
+
 TEST(Socket, AFullSocketTakesNothingWithoutBlocking) {
   auto [left, right] = socket_pair(SocketType::stream);
   const std::vector<char> block(64 * 1024);

@@ -114,6 +114,15 @@ class Lacks(Case):
             machine.root(f"mount -t tmpfs none {path}")
         machine.expect_mended("over parts of /proc", "umount " + " ".join(reversed(self.HIDDEN[:2])))
 
+    def test_the_reason_is_heard_however_the_keeper_and_the_first_process_meet(self):
+        """Who ends with something unread resets the connection over which he said why."""
+        machine = Machine(self)
+        for path in self.HIDDEN[:2]:
+            machine.root(f"mount -t tmpfs none {path}")
+        for _ in range(20):
+            _, out, _ = machine.casemate("backends", "--json")
+            self.assertIn("mounting a proc: Operation not permitted", json.loads(out)[0]["reason"])
+
     @unittest.skipIf(SANITIZED, "a sanitizer needs a /proc before the program begins")
     def test_any_proc(self):
         machine = Machine(self)

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "casemate/sys/socket.h"
+
 namespace casemate::guest {
 namespace {
 
@@ -23,7 +25,7 @@ ssize_t receive_report(int socket, AgentReport& report, pid_t& sender) {
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  const ssize_t count = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const ssize_t count = sys::receive_patiently(socket, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (count < 0) return count;
   const cmsghdr* head = CMSG_FIRSTHDR(&message);
   if (head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_CREDENTIALS) {

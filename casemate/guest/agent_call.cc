@@ -144,7 +144,7 @@ std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const Call
   if (std::optional<Held> held = take_held()) {
     if (is_asked_for(*held, request)) {
       if (auto process = start_held(*held, request, control)) {
-        if (ends_with_program_) close_after_program(control);
+        if (ends_with_program_) close_after_program();
         return process;
       }
     }
@@ -155,7 +155,7 @@ std::unique_ptr<Process> AgentCall::start(const ExecRequest& request, const Call
       attach(stays ? AttachKind::resident : AttachKind::exec, control, mark), FrameType::exec,
       payload, request, parts_, accounting_, closed_);
   process->await_start(control);
-  if (ends_with_program_ && !stays) close_after_program(control);
+  if (ends_with_program_ && !stays) close_after_program();
   if (parts_->ready) parts_->ready->prepare(*parts_, control);
   return process;
 }
@@ -315,17 +315,16 @@ void AgentCall::end_with_sandbox() noexcept {
 }
 
 // So that the guest does its part while this side does its own. The way out of a call has a process
-// that ends with nothing. Where it fails the guest has gone, which `close` finds.
-void AgentCall::close_after_program(const CallControl& control) noexcept {
+// that ends with nothing. What cannot be sent without waiting goes with the closing itself.
+void AgentCall::close_after_program() noexcept {
   drop_idle_files();
   const std::lock_guard lock(control_mutex_);
   if (!control_ || egress_) return;
   try {
     control_->put(FrameType::close_after);
-    control_->flush(control);
     closes_after_ = true;
   } catch (const std::exception&) {
-    control_.reset();  // half a frame may have gone
+    // The guest has gone, which `close` finds.
   }
 }
 

@@ -97,7 +97,7 @@ class AgentCall final : public Call {
   template <typename Talk>
   auto with_files(const CallControl& control, Talk talk);
   [[noreturn]] void fail(const Failure& failure, const FilePath& file, std::string_view verb);
-  void close_after_program(const CallControl& control) noexcept;
+  void close_after_program() noexcept;
   void drop_idle_files() noexcept;
   bool end_call() noexcept;
   bool end(const CallControl& control);

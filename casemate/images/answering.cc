@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <stop_token>
 
@@ -38,15 +39,32 @@ void read_once(const std::string& path) {
   }
 }
 
+// Whoever waited may be gone and ask again: what never answers shall not cost a thread each time.
+constexpr int kMostUnanswered = 16;
+
+// One of those that are asked now, until both who waits and who asks are done.
+struct Asking {
+  Asking() : held(&count, [](std::atomic<int>* all) { --*all; }) {
+    if (++count > kMostUnanswered) {
+      throw SandboxUnavailable(
+          fmt::format("{} questions to file systems wait for their answer", kMostUnanswered),
+          "see that what serves them runs and can be reached");
+    }
+  }
+  static inline std::atomic<int> count = 0;
+  std::shared_ptr<std::atomic<int>> held;
+};
+
 }  // namespace
 
 void wait_for_answer(const std::string& path, const CallControl& control) {
   if (!control.deadline && !control.stop.stop_possible()) return;
+  const Asking asking;
   // The thread's own, if it stays behind.
   const auto answered = std::make_shared<const UniqueFd>(sys::make_event());
   {
     const sys::SignalsBlocked blocked;
-    sys::start_thread([path, answered] {
+    sys::start_thread([path, answered, held = asking.held] {
       read_once(path);
       sys::raise_event(answered->get());
     }).detach();

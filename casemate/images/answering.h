@@ -10,7 +10,8 @@ namespace casemate::images {
 // what that says is asked again by whoever wants to know. One that a program or a network serves
 // may never answer, and no call into it can be taken back, so a thread of its own asks, and stays
 // behind when the wait ends early; with neither a deadline nor anybody to stop it nothing is asked.
-// One that falls silent later holds its caller. Throws `SandboxCancelled`, `SandboxTimeout` by
+// One that falls silent later holds its caller. Of this process at most 16 are asked at a time; the
+// next is `SandboxUnavailable`. Throws `SandboxCancelled`, `SandboxTimeout` by
 // `control`, `std::system_error`.
 void wait_for_answer(const std::string& path, const CallControl& control);
 

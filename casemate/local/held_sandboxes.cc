@@ -19,7 +19,7 @@ void HeldSandboxes::watch(const std::string& digest, Entry& entry) {
 // Under the lock, as the next.
 std::shared_ptr<const HeldSandbox> HeldSandboxes::take_out(Entries::iterator found) {
   std::shared_ptr<const HeldSandbox> taken = std::move(found->second.sandbox);
-  if (owner_.is_current()) ends_->remove(taken->lease.get());
+  if (ends_ && owner_.is_current()) ends_->remove(taken->lease.get());
   digest_by_number_.erase(found->second.number);
   by_digest_.erase(found);
   return taken;
@@ -50,10 +50,16 @@ void HeldSandboxes::put(const std::string& digest, std::shared_ptr<const HeldSan
 
 void HeldSandboxes::begin_watching() {
   if (ends_ && owner_.is_current()) return;
+  ends_.reset();
+  digest_by_number_.clear();
   ends_.emplace();
   owner_ = {};
-  digest_by_number_.clear();
-  for (auto& [digest, entry] : by_digest_) watch(digest, entry);
+  try {
+    for (auto& [digest, entry] : by_digest_) watch(digest, entry);
+  } catch (...) {
+    ends_.reset();  // the next time begins again
+    throw;
+  }
 }
 
 std::shared_ptr<const HeldSandbox> HeldSandboxes::take(const std::string& digest,

@@ -40,9 +40,7 @@ void Epoll::rearm(int fd, std::uint64_t id) {
   control(epoll_.get(), EPOLL_CTL_MOD, fd, id, Trigger::once);
 }
 
-void Epoll::remove(int fd) {
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) < 0) throw_errno("epoll_ctl");
-}
+void Epoll::remove(int fd) noexcept { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
 std::size_t Epoll::take(std::span<std::uint64_t> ids, int milliseconds) {
   std::array<epoll_event, kMaxEvents> events{};

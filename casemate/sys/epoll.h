@@ -27,8 +27,9 @@ class Epoll {
 
   // Watches for something to read, or for the other side's end. `id` is what `wait` reports.
   void add(int fd, std::uint64_t id, Trigger trigger);
-  // Watches it no more, also where another process still has it open.
-  void remove(int fd);
+  // Watches it no more, also where another process still has it open. Never throws: what was not
+  // watched is as good.
+  void remove(int fd) noexcept;
   // Watches anew what was added with `Trigger::once`.
   void rearm(int fd, std::uint64_t id);
 

@@ -95,8 +95,10 @@ class SpareAgent {
 
 class CloneStarter final : public Starter {
  public:
-  explicit CloneStarter(const std::optional<SubordinateIds>& subordinate)
-      : subordinate_(subordinate), self_(sys::open_pid(getpid())) {}
+  CloneStarter(const std::optional<SubordinateIds>& subordinate, Spares spares)
+      : subordinate_(subordinate),
+        self_(sys::open_pid(getpid())),
+        wants_next_(spares == Spares::ahead) {}
 
   void get_ready() override {
     if (refused_) throw *refused_;
@@ -119,8 +121,11 @@ class CloneStarter final : public Starter {
 
   void start(StartPlan plan, KeptSandbox& sandbox) override {
     template_->add_work_dir(plan.request.work_dir);
+    may_make_next_ = !plan.image;
+    // What it has of the namespaces and processes that a user may have could be missed.
+    if (plan.image) next_.reset();
     // One that waited has the image `host`. It may have been killed since.
-    if (next_ && !plan.image && is_told(*next_, plan)) {
+    if (next_ && is_told(*next_, plan)) {
       next_->take(sandbox);
     } else {
       // Until the clone has its own copy of the mounts.
@@ -131,11 +136,11 @@ class CloneStarter final : public Starter {
       is_told(made, plan);
       made.take(sandbox);
     }
-    if (!plan.image) next_.reset();
+    next_.reset();
   }
 
   void prepare_next() override {
-    if (next_) return;
+    if (next_ || !wants_next_ || !may_make_next_) return;
     get_ready();
     next_.emplace(*identity_, self_.get(), proc_first_);
   }
@@ -158,13 +163,17 @@ class CloneStarter final : public Starter {
   std::optional<std::system_error> refused_;
   std::optional<RootTemplate> template_;
   bool proc_first_ = false;
+  bool wants_next_ = false;
+  // As long as the last sandbox was one that could take it.
+  bool may_make_next_ = true;
   std::optional<SpareAgent> next_;
 };
 
 }  // namespace
 
-std::unique_ptr<Starter> make_clone_starter(const std::optional<SubordinateIds>& subordinate) {
-  return std::make_unique<CloneStarter>(subordinate);
+std::unique_ptr<Starter> make_clone_starter(const std::optional<SubordinateIds>& subordinate,
+                                            Spares spares) {
+  return std::make_unique<CloneStarter>(subordinate, spares);
 }
 
 }  // namespace casemate::guest

@@ -288,6 +288,7 @@ class Keeper {
   }
 
   void create(const CreateSandbox& request, std::vector<UniqueFd> descriptors) {
+    quiet_.reset();
     starter_->get_ready();
     // A worker of the last runtime's may have ended a moment after it.
     if (had_runtime_) reap_strays();

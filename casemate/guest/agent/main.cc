@@ -220,7 +220,7 @@ int run(std::vector<std::string> words) {
     words.erase(words.begin());
   }
   if (role == "keeper" && words.empty()) {
-    return start_keeper([&] { return make_clone_starter(subordinate); });
+    return start_keeper([&] { return make_clone_starter(subordinate, Spares::ahead); });
   }
   if (role == "enclosure-keeper" && words.size() >= 3 && words[0] == "--" &&
       words[2].starts_with('/')) {

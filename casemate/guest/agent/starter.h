@@ -84,8 +84,13 @@ class Starter {
   virtual std::string description() const = 0;
 };
 
-// Clones agents out of the keeper's own address space, with all namespaces.
-std::unique_ptr<Starter> make_clone_starter(const std::optional<SubordinateIds>& subordinate);
+// Whether a starter makes what its next start can take before it is asked for.
+enum class Spares : bool { none, ahead };
+
+// Clones agents out of the keeper's own address space, with all namespaces. What it makes ahead is
+// for a sandbox of the image `host`, and none is made once the last had another.
+std::unique_ptr<Starter> make_clone_starter(const std::optional<SubordinateIds>& subordinate,
+                                            Spares spares);
 
 // What an OCI runtime is to make of control groups; the agent joins its own by itself.
 enum class RuntimeGroups : std::uint8_t {

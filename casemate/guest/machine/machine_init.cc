@@ -84,7 +84,9 @@ UniqueFd start_keeper() {
     ours.reset();
     const int kept[] = {0, 1, 2, keepers.get()};
     sys::close_all_except(kept);
-    _exit(run_keeper(std::move(keepers), [] { return make_clone_starter(std::nullopt); }));
+    // It makes one sandbox, of an image.
+    _exit(run_keeper(std::move(keepers),
+                     [] { return make_clone_starter(std::nullopt, Spares::none); }));
   }
   return std::move(ours);
 }

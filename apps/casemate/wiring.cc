@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 
 #include "apps/casemate/console.h"
 #include "apps/casemate/host_variable.h"
+#include "apps/casemate/progress_line.h"
 #include "apps/casemate/refusal.h"
 #include "apps/casemate/run_option_table.h"
 #include "casemate/backends/linux/linux_backend.h"
@@ -39,7 +41,10 @@ images::ImageStoreOptions image_store_options(const Config& config, Log log) {
   if (config.linux_image_store_bytes) {
     options.collection.max_bytes = *config.linux_image_store_bytes;
   }
-  if (isatty(2) == 1) options.progress = [](std::string_view step) { say(step); };
+  if (isatty(2) == 1) {
+    options.progress = [line = std::make_shared<ProgressLine>(screen_of_standard_error())](
+                           const images::Progress& progress) { line->show(progress); };
+  }
   options.log = std::move(log);
   return options;
 }

@@ -10,6 +10,8 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <optional>
 #include <stop_token>
 #include <utility>
 
@@ -23,6 +25,9 @@ namespace casemate::images {
 namespace {
 
 using sys::UniqueFd;
+
+// As often as a person sees.
+constexpr std::chrono::milliseconds kBetweenLooks{100};
 
 void check(int error, const char* what) {
   if (error != 0) sys::throw_error(error, what);
@@ -120,17 +125,29 @@ int run_command(const Command& command, const CallControl& control) {
   const UniqueFd stopped = sys::make_event();
   const std::stop_callback on_stop(control.stop, [&stopped] { sys::raise_event(stopped.get()); });
   Child child(command);
-  std::array<pollfd, 2> entries = {pollfd{stopped.get(), POLLIN, 0},
-                                   pollfd{child.process(), POLLIN, 0}};
-  const int ready = sys::poll_until(entries, control.deadline);
-  if (entries[0].revents != 0) {
-    throw SandboxCancelled(fmt::format("cancelled while {}", command.what));
+  std::array<pollfd, 3> entries = {pollfd{stopped.get(), POLLIN, 0},
+                                   pollfd{child.process(), POLLIN, 0},
+                                   pollfd{command.events, POLLIN, 0}};
+  // When events are taken again, after those that were.
+  std::optional<sys::SteadyTime> rested;
+  while (true) {
+    entries[2].fd = rested ? -1 : command.events;
+    const bool rests = rested && (!control.deadline || *rested < *control.deadline);
+    const int ready = sys::poll_until(entries, rests ? rested : control.deadline);
+    if (entries[0].revents != 0) {
+      throw SandboxCancelled(fmt::format("cancelled while {}", command.what));
+    }
+    if (entries[1].revents != 0) return child.status();
+    if (ready != 0) {
+      command.look();
+      rested = std::chrono::steady_clock::now() + kBetweenLooks;
+    } else if (rests) {
+      rested.reset();
+    } else {
+      throw SandboxTimeout(fmt::format("the deadline came while {}", command.what),
+                           std::string(command.late_hint));
+    }
   }
-  if (ready == 0) {
-    throw SandboxTimeout(fmt::format("the deadline came while {}", command.what),
-                         std::string(command.late_hint));
-  }
-  return child.status();
 }
 
 }  // namespace casemate::images

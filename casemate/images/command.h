@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,10 @@ struct Command {
   int log = -1;
   // Given to it as `kFileNumber`, borrowed; -1: none.
   int file = -1;
+  // While it runs, and not more often than every 100 ms, `look` is called when `events`, borrowed,
+  // is readable; -1: never. What it throws ends the program.
+  int events = -1;
+  std::function<void()> look{};
   // What it does, for a refusal: "... came while an image was fetched".
   std::string_view what;
   // What the caller may do about a deadline that was too short; may be empty.

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/images/command.h"
+#include "casemate/images/growth.h"
 #include "casemate/images/store_directory.h"
 #include "casemate/sys/beneath.h"
 #include "casemate/sys/error.h"
@@ -136,11 +138,13 @@ PackedImage PackedImages::hold(const HeldImage& image, const CallControl& contro
 
 void PackedImages::pack(const HeldImage& image, int directory, int file,
                         const CallControl& control) const {
-  if (options_.progress) options_.progress("packing the image for virtual machines");
+  ProgressStep step(options_.progress, "packing the image for virtual machines");
   const UniqueFd log(memfd_create("mksquashfs.log", MFD_CLOEXEC));
   if (!log) sys::throw_errno("making a log");
   const auto root = sys::path_of(image.root.get());
   if (!root) sys::throw_error(ENOENT, "packing an image that was removed");
+  std::optional<Growth> growth;
+  if (options_.progress) growth.emplace(file);
   int status = 0;
   try {
     status =
@@ -152,6 +156,8 @@ void PackedImages::pack(const HeldImage& image, int directory, int file,
                      .directory = directory,
                      .log = log.get(),
                      .file = file,
+                     .events = growth ? growth->descriptor() : -1,
+                     .look = [&] { step.reach(growth->look()); },
                      .what = "an image was packed",
                      .late_hint = "the next time goes on from nothing: give it longer"},
                     control);
@@ -167,6 +173,8 @@ void PackedImages::pack(const HeldImage& image, int directory, int file,
     throw SandboxUnavailable(fmt::format("mksquashfs could not pack the image (exit {}): {}",
                                          status, end_of(log.get())));
   }
+  if (growth) step.reach(growth->look());
+  step.end();
 }
 
 void PackedImages::collect_directories(int directory, const std::string& but) const noexcept {

@@ -10,6 +10,7 @@
 #include "casemate/base/log.h"
 #include "casemate/core/control.h"
 #include "casemate/images/collection.h"
+#include "casemate/images/progress.h"
 #include "casemate/images/store.h"
 
 namespace casemate::images {
@@ -20,8 +21,8 @@ struct PackedImagesOptions {
   std::string directory{};
   // A name looked up on PATH, or a path.
   std::string mksquashfs = "mksquashfs";
-  // Told what is being done, one line of valid UTF-8 a step, from the calling thread.
-  std::function<void(std::string_view)> progress{};
+  // Told of packing, by the bytes that are packed already.
+  ProgressSink progress{};
   // What goes of packed directories, when another is packed.
   CollectionRule collection{};
 };

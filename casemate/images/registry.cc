@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <optional>
 #include <system_error>
 
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
 #include "casemate/images/command.h"
+#include "casemate/images/growth.h"
 #include "casemate/sys/beneath.h"
 #include "casemate/sys/file.h"
 
@@ -30,9 +32,13 @@ std::string end_of(const std::string& log) {
 }  // namespace
 
 void fetch_from_registry(const std::string& skopeo, const ImageReference& reference, int directory,
-                         const std::string& name, const CallControl& control) {
+                         const std::string& name, const ProgressSink& progress,
+                         const CallControl& control) {
+  ProgressStep step(progress, "fetching " + reference.text);
   const UniqueFd log =
       sys::open_at(directory, kLogName, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW, 0600);
+  std::optional<Growth> growth;
+  if (progress) growth.emplace(directory);
   int status = 0;
   try {
     status = run_command(
@@ -41,6 +47,8 @@ void fetch_from_registry(const std::string& skopeo, const ImageReference& refere
                    "docker://" + reference.text, fmt::format("oci:{}:{}", name, kDownloadTag)},
          .directory = directory,
          .log = log.get(),
+         .events = growth ? growth->descriptor() : -1,
+         .look = [&] { step.reach(growth->look()); },
          .what = "an image was fetched",
          .late_hint = "import it first: `casemate image import`"},
         control);
@@ -59,6 +67,8 @@ void fetch_from_registry(const std::string& skopeo, const ImageReference& refere
                                          reference.text, status, end_of(said)),
                              "see `man skopeo-copy`; `skopeo login` for a private registry");
   }
+  if (growth) step.reach(growth->look());
+  step.end();
 }
 
 }  // namespace casemate::images

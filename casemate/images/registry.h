@@ -3,6 +3,7 @@
 #include <string>
 
 #include "casemate/core/control.h"
+#include "casemate/images/progress.h"
 #include "casemate/images/reference.h"
 
 namespace casemate::images {
@@ -17,8 +18,10 @@ inline constexpr char kDownloadTag[] = "image";
 // bounded here, only what is unpacked of it.
 //
 // Throws `SandboxImageNotSupported` where there is no skopeo, `SandboxUnavailable` with what it
-// said when it failed, `SandboxCancelled`, `SandboxTimeout`, `std::system_error`.
+// said when it failed, `SandboxCancelled`, `SandboxTimeout`, `std::system_error`. `progress` is
+// told how many bytes it has written.
 void fetch_from_registry(const std::string& skopeo, const ImageReference& reference, int directory,
-                         const std::string& name, const CallControl& control);
+                         const std::string& name, const ProgressSink& progress,
+                         const CallControl& control);
 
 }  // namespace casemate::images

@@ -128,15 +128,26 @@ class OciLayout final : public ImageSource {
 // is a link; since then an OCI layout with the same `manifest.json` on top.
 class DockerArchive final : public ImageSource {
  public:
-  DockerArchive(const std::string& path, const TarBounds& bounds, const CallControl& control)
+  DockerArchive(const std::string& path, const TarBounds& bounds, const ProgressSink& progress,
+                const CallControl& control)
       : path_(path), file_(open_regular(AT_FDCWD, path, path)) {
-    const auto listed = read_member("manifest.json", bounds, control);
+    const std::uint64_t size = size_of(file_.get());
+    // A plain one takes no time.
+    std::optional<ProgressStep> step;
+    if (is_compressed(file_.get())) step.emplace(progress, "looking through the archive", size);
+    // Each of two passes is half of it.
+    const auto listed = read_member("manifest.json", bounds, control, [&](std::uint64_t position) {
+      if (step) step->reach(position / 2);
+    });
     if (!listed) {
       refuse(path_, "has no manifest.json",
              "give a file that `docker save` or `podman save` wrote");
     }
     manifest_ = parse_archive_manifest(*listed);
-    const auto config = read_member(manifest_.config, bounds, control);
+    const auto config = read_member(manifest_.config, bounds, control, [&](std::uint64_t position) {
+      if (step) step->reach(size / 2 + position / 2);
+    });
+    if (step) step->end();
     if (!config) refuse(path_, "has no config", "save it anew");
     id_ = "sha256:" + sha256_hex(*config);
     // What docker and podman write is called by its digest, with .json behind it or a directory
@@ -156,11 +167,14 @@ class DockerArchive final : public ImageSource {
   }
 
   // The order of members is not that of layers, and in an archive nothing can be picked out.
-  void stage(int directory, const TarBounds& bounds, const CallControl& control) override {
+  void stage(int directory, const TarBounds& bounds, const ProgressSink& progress,
+             const CallControl& control) override {
     std::map<std::string, std::size_t> numbers;
     for (const std::string& layer : manifest_.layers) numbers.emplace(target_of(layer), 0);
     rewind();
-    TarStream stream(file_.get(), bounds, control, Sums::unwanted);
+    ProgressStep step(progress, "reading the archive", size_of(file_.get()));
+    TarStream stream(file_.get(), bounds, control, Sums::unwanted,
+                     [&](std::uint64_t position) { step.reach(position); });
     staged_.clear();
     while (const auto entry = stream.next()) {
       if (entry->kind != EntryKind::file) continue;
@@ -172,6 +186,7 @@ class DockerArchive final : public ImageSource {
       while (const auto block = stream.read()) write_at(copy.get(), *block);
       staged_.emplace(entry->name, name);
     }
+    step.end();
     directory_ = sys::open_at(directory, ".", O_PATH | O_DIRECTORY);
   }
 
@@ -187,6 +202,10 @@ class DockerArchive final : public ImageSource {
   }
 
  private:
+  static std::uint64_t size_of(int file) {
+    return static_cast<std::uint64_t>(sys::status_of(file).st_size);
+  }
+
   static void write_at(int file, const TarStream::Block& block) {
     std::span<const char> bytes = block.bytes;
     std::uint64_t offset = block.offset;
@@ -205,9 +224,10 @@ class DockerArchive final : public ImageSource {
 
   // Links among members are noted on the way.
   std::optional<std::string> read_member(const std::string& name, const TarBounds& bounds,
-                                         const CallControl& control) {
+                                         const CallControl& control,
+                                         std::function<void(std::uint64_t)> on_position) {
     try {
-      return look_for_member(name, bounds, control);
+      return look_for_member(name, bounds, control, std::move(on_position));
     } catch (const SandboxImageInvalid& refused) {
       // What reads an archive does not know which.
       throw SandboxImageInvalid(
@@ -216,9 +236,10 @@ class DockerArchive final : public ImageSource {
   }
 
   std::optional<std::string> look_for_member(const std::string& name, const TarBounds& bounds,
-                                             const CallControl& control) {
+                                             const CallControl& control,
+                                             std::function<void(std::uint64_t)> on_position) {
     rewind();
-    TarStream stream(file_.get(), bounds, control, Sums::unwanted);
+    TarStream stream(file_.get(), bounds, control, Sums::unwanted, std::move(on_position));
     std::optional<std::string> text;
     while (const auto entry = stream.next()) {
       if (entry->kind == EntryKind::symbolic_link || entry->kind == EntryKind::hard_link) {
@@ -270,8 +291,9 @@ std::unique_ptr<ImageSource> open_oci_layout(const std::string& path, const std:
 }
 
 std::unique_ptr<ImageSource> open_docker_archive(const std::string& path, const TarBounds& bounds,
+                                                 const ProgressSink& progress,
                                                  const CallControl& control) {
-  return std::make_unique<DockerArchive>(path, bounds, control);
+  return std::make_unique<DockerArchive>(path, bounds, progress, control);
 }
 
 }  // namespace casemate::images

@@ -9,6 +9,7 @@
 
 #include "casemate/core/control.h"
 #include "casemate/images/documents.h"
+#include "casemate/images/progress.h"
 #include "casemate/images/tar_stream.h"
 #include "casemate/sys/unique_fd.h"
 
@@ -35,7 +36,7 @@ class ImageSource {
   // Opens what `open_layer` needs; `directory` is an empty one that may be filled and that the
   // caller removes. Throws as `TarStream` does.
   virtual void stage(int /*directory*/, const TarBounds& /*bounds*/,
-                     const CallControl& /*control*/) {}
+                     const ProgressSink& /*progress*/, const CallControl& /*control*/) {}
   // The layer of that number, 0 being the lowest. Throws `SandboxImageInvalid`.
   virtual SourceLayer open_layer(std::size_t number) = 0;
 
@@ -49,6 +50,7 @@ class ImageSource {
 // it), `SandboxCancelled`, `SandboxTimeout`.
 std::unique_ptr<ImageSource> open_oci_layout(const std::string& path, const std::string& tag);
 std::unique_ptr<ImageSource> open_docker_archive(const std::string& path, const TarBounds& bounds,
+                                                 const ProgressSink& progress,
                                                  const CallControl& control);
 
 }  // namespace casemate::images

@@ -24,7 +24,7 @@
 #include "casemate/images/source.h"
 #include "casemate/images/store_directory.h"
 #include "casemate/images/store_records.h"
-#include "casemate/images/tree_writer.h"
+#include "casemate/images/unpack.h"
 #include "casemate/sys/beneath.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
@@ -35,8 +35,6 @@ namespace {
 
 using sys::UniqueFd;
 
-constexpr char kRootName[] = "root";
-constexpr char kLayersName[] = "layers";
 constexpr char kDownloadName[] = "download";
 constexpr std::string_view kIdPrefix = "sha256:";
 
@@ -90,6 +88,11 @@ bool try_lock_patiently(int file, LockKind kind) {
     sys::poll_until({}, std::chrono::steady_clock::now() + std::chrono::milliseconds(2));
   }
   return true;
+}
+
+std::int64_t now_in_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
 }
 
 bool same_file(int a, int b) {
@@ -146,8 +149,8 @@ class ImageStore::Impl {
   std::string fetch(const ImageReference& reference, const CallControl& control);
   std::string import_source(ImageSource& source, const std::string& text,
                             const CallControl& control);
-  void unpack(ImageSource& source, const CallControl& control);
   std::unique_ptr<ImageSource> open_source(const ImageReference& reference,
+                                           const ProgressSink& progress,
                                            const CallControl& control) const;
   std::optional<HeldImage> hold_stored(const std::string& id);
   std::optional<StoredImage> read(const std::string& hex);
@@ -158,9 +161,6 @@ class ImageStore::Impl {
   bool discard(const std::string& id);
   void note_use(const std::string& hex) noexcept;
   void collect_unused(const std::string& but) noexcept;
-  void tell(std::string_view text) const {
-    if (options_.progress) options_.progress(text);
-  }
   void sweep() noexcept;
 
   ImageStoreOptions options_;
@@ -225,7 +225,7 @@ void ImageStore::Impl::check(const ImageReference& reference, const CallControl&
       return;
     case ImageForm::oci:
     case ImageForm::docker_archive:
-      open_source(reference, control);
+      open_source(reference, {}, control);
       return;
   }
 }
@@ -248,10 +248,11 @@ std::optional<HeldImage> ImageStore::Impl::hold_stored(const std::string& id) {
 }
 
 std::unique_ptr<ImageSource> ImageStore::Impl::open_source(const ImageReference& reference,
+                                                           const ProgressSink& progress,
                                                            const CallControl& control) const {
   wait_for_answer(reference.path, control);
   if (reference.form == ImageForm::oci) return open_oci_layout(reference.path, reference.tag);
-  return open_docker_archive(reference.path, options_.bounds, control);
+  return open_docker_archive(reference.path, options_.bounds, progress, control);
 }
 
 // Its id, once it is in the store.
@@ -263,15 +264,15 @@ std::string ImageStore::Impl::import_id(const ImageReference& reference,
     return id;
   }
   if (reference.form == ImageForm::registry) return fetch(reference, control);
-  const auto source = open_source(reference, control);
+  const auto source = open_source(reference, options_.progress, control);
   return import_source(*source, recorded_text(reference), control);
 }
 
 std::string ImageStore::Impl::fetch(const ImageReference& reference, const CallControl& control) {
   const UniqueFd guard = directory().lock(lock_name("fetch", sha256_hex(reference.text)), control);
-  tell(fmt::format("fetching {}", reference.text));
   const NewDirectory download(directory());
-  fetch_from_registry(options_.skopeo, reference, download.get(), kDownloadName, control);
+  fetch_from_registry(options_.skopeo, reference, download.get(), kDownloadName, options_.progress,
+                      control);
   const auto path = sys::path_of(download.get());
   if (!path) throw SandboxUnavailable("the image's download was removed", "try again");
   const auto source = open_oci_layout(*path + "/" + kDownloadName, kDownloadTag);
@@ -285,63 +286,14 @@ std::string ImageStore::Impl::import_source(ImageSource& source, const std::stri
     const UniqueFd guard = directory().lock(lock_name("image", hex), control);
     // Another may have done it meanwhile.
     if (!read(hex)) {
-      unpack(source, control);
+      sweep();
+      unpack_image(source, directory(), hex, options_.bounds, now_in_seconds(), options_.progress,
+                   control);
       collect_unused(source.id());
     }
   }
   write_reference(directory().references(), text, source.id());
   return source.id();
-}
-
-void ImageStore::Impl::unpack(ImageSource& source, const CallControl& control) {
-  sweep();
-  NewDirectory fresh(directory());
-  sys::make_directory_at(fresh.get(), kRootName, 0755);
-  const UniqueFd root = sys::open_at(fresh.get(), kRootName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  if (fchmod(root.get(), 0755) < 0) sys::throw_errno("making an image's directory");
-  sys::make_directory_at(fresh.get(), kLayersName, 0700);
-  {
-    const UniqueFd layers =
-        sys::open_at(fresh.get(), kLayersName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    tell("reading the image");
-    source.stage(layers.get(), options_.bounds, control);
-  }
-  const std::vector<std::string>& diff_ids = source.config().diff_ids;
-  TarBounds left = options_.bounds;
-  TreeWriter writer(root.get());
-  for (std::size_t number = 0; number < diff_ids.size(); ++number) {
-    const SourceLayer layer = source.open_layer(number);
-    tell(fmt::format("unpacking layer {} of {}, {:.1f} MiB", number + 1, diff_ids.size(),
-                     static_cast<double>(sys::status_of(layer.file.get()).st_size) / (1 << 20)));
-    TarStream stream(layer.file.get(), left, control);
-    writer.add_layer(stream);
-    const TarSums sums = stream.finish();
-    const bool blob_differs =
-        layer.blob && (layer.blob->digest != sums.digest || layer.blob->size != sums.bytes);
-    if (blob_differs || layer.diff_id != sums.unpacked_digest) {
-      throw SandboxImageInvalid(
-          fmt::format("layer {} of the image has another content than its digest says: {}",
-                      number + 1, blob_differs ? layer.blob->digest : layer.diff_id),
-          "export the image anew");
-    }
-    left.max_bytes -= sums.unpacked_bytes;
-    left.max_entries -= sums.entries;
-  }
-  remove_entry(fresh.get(), kLayersName);
-  StoredImage image;
-  image.id = source.id();
-  image.architecture = source.config().platform.architecture;
-  image.layers = diff_ids.size();
-  image.bytes = writer.bytes();
-  image.files = writer.files();
-  image.passed_over = writer.passed_over();
-  image.imported = std::chrono::duration_cast<std::chrono::seconds>(
-                       std::chrono::system_clock::now().time_since_epoch())
-                       .count();
-  image.environment = source.config().environment;
-  write_image_record(fresh.get(), image);
-  tell("writing to disk");
-  fresh.publish(hex_of(image.id));
 }
 
 StoredImage ImageStore::Impl::import(const ImageReference& reference, const CallControl& control) {
@@ -376,7 +328,7 @@ void ImageStore::Impl::add_use(StoredImage& image) {
 
 // Empty when it is not here.
 UniqueFd ImageStore::Impl::open_root(const std::string& hex) {
-  const std::string path = fmt::format("{}/{}", hex, kRootName);
+  const std::string path = fmt::format("{}/{}", hex, kImageRootName);
   return UniqueFd(
       openat(directory().images(), path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }

@@ -14,6 +14,7 @@
 #include "casemate/base/log.h"
 #include "casemate/core/control.h"
 #include "casemate/images/collection.h"
+#include "casemate/images/progress.h"
 #include "casemate/images/reference.h"
 #include "casemate/images/tar_stream.h"
 #include "casemate/sys/unique_fd.h"
@@ -29,9 +30,9 @@ struct ImageStoreOptions {
   TarBounds bounds{.max_bytes = 32ULL << 30U, .max_entries = 2000000};
   // A name looked up on PATH, or a path.
   std::string skopeo = "skopeo";
-  // Told what is being done with an image, one line of valid UTF-8 a step, of a layer with its size
-  // as it lies there, from the calling thread.
-  std::function<void(std::string_view)> progress{};
+  // Told what is being done with an image and how far that is, of layers by their bytes as they lie
+  // there.
+  ProgressSink progress{};
   // What goes by itself, when another image was unpacked: never one that a sandbox runs from.
   CollectionRule collection{};
   Log log{};

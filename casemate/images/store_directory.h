@@ -20,6 +20,9 @@ bool try_lock(int file, LockKind kind);
 // else is made of images. Throws as `StoreDirectory` does.
 sys::UniqueFd open_part_of_store(const std::string& store, const std::string& part);
 
+// Of what is in an image's directory, the tree that sandboxes run from.
+inline constexpr char kImageRootName[] = "root";
+
 class StoreDirectory {
  public:
   // Makes what is missing, parents too. Throws `SandboxUnavailable` for a directory that is not

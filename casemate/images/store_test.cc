@@ -1,5 +1,3 @@
-#include "casemate/images/store.h"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,67 +13,14 @@
 
 #include "casemate/core/errors.h"
 #include "casemate/images/packed.h"
-#include "casemate/images/tar_builder_test.h"
+#include "casemate/images/store_fixture_test.h"
 #include "casemate/sys/process.h"
 #include "tests/support/expect_refusal.h"
-#include "tests/support/scratch.h"
 
 namespace casemate::images {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::ElementsAre;
-
-class Store : public testing::Test {
- protected:
-  Store() { image_.add(TarBuilder().file("etc/a", "lower").file("bin/tool", "x", 0755).finish()); }
-
-  fs::path directory() const { return scratch_ / "store"; }
-  ImageStoreOptions options() {
-    ImageStoreOptions options;
-    options.directory = directory().native();
-    options.skopeo = (scratch_ / "skopeo").native();
-    options.progress = [this](std::string_view text) { steps_.emplace_back(text); };
-    return options;
-  }
-  ImageReference oci(const std::string& name = "layout") const {
-    return parse_image_reference("oci:" + (scratch_ / name).native());
-  }
-  std::string write_archive(const std::string& bytes) const {
-    write_test_file(scratch_ / "image.tar", bytes);
-    return "docker-archive:" + (scratch_ / "image.tar").native();
-  }
-
-  static std::string read(const HeldImage& image, const std::string& name) {
-    const sys::UniqueFd file(openat(image.root.get(), name.c_str(), O_RDONLY | O_CLOEXEC));
-    char bytes[64];
-    const ssize_t count = file ? ::read(file.get(), bytes, sizeof bytes) : -1;
-    return count < 0 ? "(none)" : std::string(bytes, static_cast<std::size_t>(count));
-  }
-  std::size_t entries_in(const std::string& name) const {
-    return static_cast<std::size_t>(
-        std::distance(fs::directory_iterator(directory() / name), fs::directory_iterator()));
-  }
-  void expect_nothing_left() const {
-    EXPECT_EQ(entries_in("new"), 0U);
-    EXPECT_EQ(entries_in("trash"), 0U);
-  }
-  long count_steps(std::string_view beginning) const {
-    return std::ranges::count_if(
-        steps_, [&](const std::string& step) { return step.starts_with(beginning); });
-  }
-
-  // A `skopeo` that copies the layout instead of asking a registry, and notes how it was called.
-  void write_skopeo(const std::string& script) const {
-    write_test_file(scratch_ / "skopeo",
-                    "#!/bin/sh\necho \"$@\" >> " + (scratch_ / "calls").native() + "\n" + script);
-    fs::permissions(scratch_ / "skopeo", fs::perms::owner_all);
-  }
-
-  Scratch scratch_;
-  TestImage image_;
-  std::vector<std::string> steps_;
-};
 
 TEST_F(Store, AnOciLayoutIsUnpackedOnceAndHeld) {
   const std::string upper = TarBuilder().file("etc/a", "upper").file("bin/.wh.tool", "").finish();
@@ -294,8 +239,8 @@ TEST_F(Store, ConcurrentImportersDoItOnce) {
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
       ImageStoreOptions own = options();
-      own.progress = [&](std::string_view step) {
-        unpacked += step.starts_with("writing") ? 1 : 0;
+      own.progress = [&](const Progress& progress) {
+        unpacked += progress.step == "writing to disk" && progress.phase == ProgressPhase::ended;
       };
       EXPECT_EQ(read(ImageStore(own).hold(oci(), {}), "etc/a"), "lower");
     });
@@ -428,8 +373,8 @@ TEST_F(Store, WhatAKilledImporterLeftIsSweptAndWhatALiveOneMakesIsNot) {
   const pid_t child = fork();
   if (child == 0) {
     ImageStoreOptions own = options();
-    own.progress = [&](std::string_view step) {
-      if (!step.starts_with("writing")) return;
+    own.progress = [&](const Progress& progress) {
+      if (progress.step != "writing to disk") return;
       static_cast<void>(!write(ready[1], "x", 1));
       pause();
     };
@@ -457,8 +402,8 @@ TEST_F(Store, AStopRequestLeavesNothing) {
   image_.write_oci_layout(scratch_ / "layout");
   std::stop_source source;
   ImageStoreOptions own = options();
-  own.progress = [&](std::string_view step) {
-    if (step.starts_with("unpacking")) source.request_stop();
+  own.progress = [&](const Progress& progress) {
+    if (progress.step.starts_with("unpacking")) source.request_stop();
   };
   ImageStore store(own);
   EXPECT_THROW(store.hold(oci(), {.deadline = {}, .stop = source.get_token()}), SandboxCancelled);

@@ -14,6 +14,7 @@
 #include <new>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "casemate/base/digest.h"
@@ -73,16 +74,6 @@ void check_control(const CallControl& control) {
                             "export the image anew");
 }
 
-bool is_compressed(int file) {
-  std::array<unsigned char, 4> start{};
-  const ssize_t got = pread(file, start.data(), start.size(), 0);
-  if (got < 0) sys::throw_errno("reading an archive");
-  const bool gzip = got >= 2 && start[0] == 0x1f && start[1] == 0x8b;
-  const bool zstd =
-      got == 4 && start[0] == 0x28 && start[1] == 0xb5 && start[2] == 0x2f && start[3] == 0xfd;
-  return gzip || zstd;
-}
-
 EntryKind kind_of(archive_entry* entry) {
   if (archive_entry_hardlink(entry) != nullptr) return EntryKind::hard_link;
   switch (archive_entry_filetype(entry)) {
@@ -99,10 +90,25 @@ EntryKind kind_of(archive_entry* entry) {
 
 }  // namespace
 
+bool is_compressed(int file) {
+  std::array<unsigned char, 4> start{};
+  const ssize_t got = pread(file, start.data(), start.size(), 0);
+  if (got < 0) sys::throw_errno("reading an archive");
+  const bool gzip = got >= 2 && start[0] == 0x1f && start[1] == 0x8b;
+  const bool zstd =
+      got == 4 && start[0] == 0x28 && start[1] == 0xb5 && start[2] == 0x2f && start[3] == 0xfd;
+  return gzip || zstd;
+}
+
 class TarStream::Impl {
  public:
-  Impl(int file, const TarBounds& bounds, const CallControl& control, Sums sums)
-      : file_(file), bounds_(bounds), control_(control), buffer_(kBlockBytes) {
+  Impl(int file, const TarBounds& bounds, const CallControl& control, Sums sums,
+       std::function<void(std::uint64_t)> on_position)
+      : file_(file),
+        bounds_(bounds),
+        control_(control),
+        on_position_(std::move(on_position)),
+        buffer_(kBlockBytes) {
     const Utf8Locale::Use use(locale_);
     tar_ = make_reader();
     check(tar_.get(), archive_read_support_format_tar(tar_.get()));
@@ -138,6 +144,7 @@ class TarStream::Impl {
     check_control(control_);
     archive_entry* found = nullptr;
     const int answer = archive_read_next_header(tar_.get(), &found);
+    if (!plain_) tell_position();
     if (answer == ARCHIVE_EOF) return std::nullopt;
     if (answer != ARCHIVE_OK && answer != ARCHIVE_WARN) fail(tar_.get());
     // A name that does not fit its encoding comes changed, and might fit another entry's.
@@ -175,6 +182,7 @@ class TarStream::Impl {
     std::size_t size = 0;
     la_int64_t offset = 0;
     const int answer = archive_read_data_block(tar_.get(), &bytes, &size, &offset);
+    if (!plain_) tell_position();
     if (answer == ARCHIVE_EOF) return std::nullopt;
     if (answer != ARCHIVE_OK) fail(tar_.get());
     const auto at = static_cast<std::uint64_t>(offset);
@@ -236,8 +244,16 @@ class TarStream::Impl {
       const auto count = static_cast<std::size_t>(got);
       file_sum_.update({buffer_.data(), count});
       file_bytes_ += count;
+      if (on_position_) on_position_(file_bytes_);
       return count;
     }
+  }
+
+  // Of the file that the library reads by itself.
+  void tell_position() const {
+    if (!on_position_) return;
+    const off_t position = lseek(file_, 0, SEEK_CUR);
+    if (position > 0) on_position_(static_cast<std::uint64_t>(position));
   }
 
   // Exceptions do not pass through a library of C: they wait in `failure_`.
@@ -307,6 +323,7 @@ class TarStream::Impl {
   int file_;
   TarBounds bounds_;
   CallControl control_;
+  std::function<void(std::uint64_t)> on_position_;
   Utf8Locale locale_;
   std::vector<char> buffer_;
   // Order matters: the second reads from the first.
@@ -324,8 +341,9 @@ class TarStream::Impl {
   std::exception_ptr failure_;
 };
 
-TarStream::TarStream(int file, const TarBounds& bounds, const CallControl& control, Sums sums)
-    : impl_(std::make_unique<Impl>(file, bounds, control, sums)) {}
+TarStream::TarStream(int file, const TarBounds& bounds, const CallControl& control, Sums sums,
+                     std::function<void(std::uint64_t)> on_position)
+    : impl_(std::make_unique<Impl>(file, bounds, control, sums, std::move(on_position))) {}
 TarStream::~TarStream() = default;
 
 std::optional<TarEntry> TarStream::next() { return impl_->next(); }

@@ -3,6 +3,7 @@
 // Reads tar archives of strangers, plain or with gzip or zstd, one entry after another.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,14 +56,18 @@ enum class Sums : std::uint8_t {
   unwanted,  // a plain tar is then read by seeking over what nobody asks for
 };
 
+// Whether a file begins as gzip or zstd: then every pass reads all of it. Its position stays.
+bool is_compressed(int file);
+
 // One pass over an archive. Throws `SandboxImageInvalid` for what is no such archive, is cut off,
 // or exceeds the bounds; `SandboxCancelled` and `SandboxTimeout` by `control`, which is looked at
-// for every block read; `std::system_error` when reading the file fails. Nothing here is thread-
-// safe; `file` is borrowed and its position used up.
+// for every block read; `std::system_error` when reading the file fails. `on_position` is told how
+// far in the file that was; what it throws passes through. Nothing here is thread-safe; `file` is
+// borrowed and its position used up.
 class TarStream {
  public:
-  TarStream(int file, const TarBounds& bounds, const CallControl& control,
-            Sums sums = Sums::wanted);
+  TarStream(int file, const TarBounds& bounds, const CallControl& control, Sums sums = Sums::wanted,
+            std::function<void(std::uint64_t)> on_position = {});
   ~TarStream();
   TarStream(const TarStream&) = delete;
   TarStream& operator=(const TarStream&) = delete;

@@ -7,10 +7,12 @@ import json
 import os
 import pty
 import platform
+import re
 import shutil
 import subprocess
 import tarfile
 import tempfile
+import termios
 import unittest
 from pathlib import Path
 
@@ -137,6 +139,30 @@ class ImageCase(Case):
         result = self.image("ls", "--json")
         self.assertEqual(result.status, 0, result)
         return result.json
+
+    def on_terminal(self, argv, on_more=lambda said: None, **how):
+        """With standard error on a terminal: its exit status, and what was written there, whose line ends are as
+        a program writes them. `on_more` is called with all of it as it comes."""
+        ours, theirs = pty.openpty()
+        attributes = termios.tcgetattr(theirs)
+        attributes[1] &= ~termios.OPOST
+        termios.tcsetattr(theirs, termios.TCSANOW, attributes)
+        process = self.start(argv, stderr=theirs, **how)
+        os.close(theirs)
+        said = b""
+        try:
+            while part := os.read(ours, 4096):
+                said += part
+                on_more(said)
+        except OSError:  # EIO, when nobody has the other end any more
+            pass
+        os.close(ours)
+        return process.wait(), said
+
+    @staticmethod
+    def left_on_the_screen(said):
+        """What was not drawn over."""
+        return [line.rpartition("\r")[2].rstrip(" ") for line in said.decode().rstrip("\n").split("\n")]
 
     def nothing_is_left_in_the_store(self):
         left = [str(path) for folder in ("new", "trash") for path in (self.store / folder).glob("*")]
@@ -294,24 +320,64 @@ class TheVerb(ImageCase):
         image = Image([tar_of(lambda tar: tar_file(tar, "etc/x", os.urandom(3 << 20))), tar_of(lambda tar: tar_file(tar, "etc/y", b"y"))])
         reference = image.write_layout(self.dir / "layout")
         argv = [str(PROGRAM), "image", "import", str(reference)]
-        ours, theirs = pty.openpty()
-        process = self.start(argv, stderr=theirs)
-        os.close(theirs)
-        said = b""
-        try:
-            while part := os.read(ours, 4096):
-                said += part
-        except OSError:  # EIO, when nobody has the other end any more
-            pass
-        os.close(ours)
-        self.assertEqual(process.wait(), 0, said)
-        lines = said.decode().splitlines()
-        self.assertEqual([line for line in lines if "unpacking layer" in line],
-                         ["casemate: unpacking layer 1 of 2, 3.0 MiB", "casemate: unpacking layer 2 of 2, 0.0 MiB"], lines)
+        # One that draws nothing over: a line a step.
+        for terminal in ({}, {"TERM": "dumb"}):
+            status, said = self.on_terminal(argv, env=terminal)
+            self.assertEqual((status, said.decode().splitlines()),
+                             (0, ["casemate: unpacking layer 1 of 2, 3.0 MiB", "casemate: unpacking layer 2 of 2, 0.0 MiB",
+                                  "casemate: writing to disk"]))
+            self.assertEqual(self.image("rm", image.id).status, 0)
+        status, said = self.on_terminal(argv, env={"TERM": "xterm"})
+        self.assertEqual(status, 0, said)
+        self.assertIn(b"\rcasemate: unpacking layer 1 of 2, 0.0 of 3.0 MiB\r", said)
+        self.assertEqual(self.left_on_the_screen(said),
+                         ["casemate: unpacking layer 1 of 2, 3.0 MiB", "casemate: unpacking layer 2 of 2, 0.0 MiB",
+                          "casemate: writing to disk"])
         self.assertEqual(self.image("rm", image.id).status, 0)
         # Into a pipe: nothing but what is wanted.
         result = self.run_argv(argv)
         self.assertEqual((result.status, result.text, result.err), (0, image.id + "\n", ""), result)
+
+    def test_a_terminal_sees_what_skopeo_has_written_so_far(self):
+        layout = self.dir / "layout"
+        Image([tar_of(lambda tar: tar_file(tar, "etc/x", b"x"))]).write_layout(layout)
+        self.write("bin/skopeo", f"#!/bin/sh\nmkdir -p download/blobs/sha256\n"
+                   f"truncate -s 5M download/oci-put-blob1\nread line < '{self.dir}/fifo'\n"
+                   f"rm download/oci-put-blob1\ncp -r '{layout}/.' download\n"
+                   f"sed -i s/latest/image/ download/index.json\n").chmod(0o755)
+        os.mkfifo(self.dir / "fifo")
+        seen = []
+
+        def go_on(said):
+            if not seen and b", 5.0 MiB" in said:
+                seen.append(True)
+                (self.dir / "fifo").write_text("on\n")
+        status, said = self.on_terminal([str(PROGRAM), "image", "import", "example.org/a"], on_more=go_on,
+                                        env={"PATH": f"{self.dir}/bin:/usr/bin:/bin", "TERM": "xterm"})
+        self.assertEqual((status, seen), (0, [True]), said)
+        self.assertEqual(self.left_on_the_screen(said),
+                         ["casemate: fetching example.org/a:latest, 5.0 MiB", "casemate: unpacking layer 1 of 1, 0.0 MiB",
+                          "casemate: writing to disk"])
+
+    def test_an_image_cannot_write_on_the_terminal(self):
+        """Nor is anything drawn wider than it, or counted over all there is."""
+        odd = "\033]0;title\007\033[2J" + "x" * 60
+        hostile = Image([tar_of(lambda tar: tar_file(tar, odd, os.urandom(3 << 20)))], variables=[f"A={odd}"])
+        reference = hostile.write_archive(self.dir / "image.tar")
+        status, said = self.on_terminal([str(PROGRAM), "image", "import", reference], env={"TERM": "xterm"})
+        self.assertEqual(status, 0, said)
+        self.assertRegex(said, rb"\A[\r\n -~]*\Z")
+        for drawn in said.decode().replace("\n", "\r").split("\r"):
+            self.assertLess(len(drawn), 80)
+        for done, total in re.findall(rb", ([0-9.]+) of ([0-9.]+) MiB", said):
+            self.assertLessEqual(float(done), float(total))
+        # A long name of the operator's own is cut, and what failed begins a line of its own.
+        status, said = self.on_terminal([str(PROGRAM), "image", "import", "example.org/" + "a" * 100],
+                                        env={"PATH": "/nowhere", "TERM": "xterm"})
+        self.assertEqual(status, 125, said)
+        first, *others = self.left_on_the_screen(said)
+        self.assertEqual(first, ("casemate: fetching example.org/" + "a" * 100)[:79])
+        self.assertTrue(others[0].startswith("casemate: error: SandboxImageNotSupported: "), others)
 
     def test_help_shows_how_an_image_is_imported(self):
         self.assertRegex(self.image("--help").text, r"casemate image import docker-archive:\S+\n")

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -100,8 +101,10 @@ std::string name_of(std::string_view kind, std::string_view digest) {
 }
 
 // Whether it is there.
-bool note_use(int directory, const std::string& name) {
-  return utimensat(directory, name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW) == 0;
+bool note_use(int directory, const std::string& name, std::chrono::seconds now) {
+  const timespec time{.tv_sec = now.count(), .tv_nsec = 0};
+  const timespec times[2] = {time, time};
+  return utimensat(directory, name.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 }  // namespace
@@ -117,7 +120,7 @@ PackedImage PackedImages::hold(const HeldImage& image, const CallControl& contro
     };
     PackedImage packed{.path = "", .digest = digest_now()};
     const std::string name = name_of(immutable ? kOfStore : kOfDirectory, packed.digest);
-    if (!note_use(directory.get(), name)) {
+    if (!note_use(directory.get(), name, options_.clocks().wall)) {
       sys::write_whole_file(directory.get(), name, 0444, [&](int file) {
         pack(image, directory.get(), file, control);
         // Changed meanwhile, it must not be found again under what it was before.
@@ -190,7 +193,7 @@ void PackedImages::collect_directories(int directory, const std::string& but) co
                        .bytes = static_cast<std::uint64_t>(status.st_size),
                        .used = status.st_mtim.tv_sec});
     }
-    collect(std::move(found), options_.collection, time(nullptr),
+    collect(directory, found, options_.collection, options_.clocks(),
             [&](const auto& image) { return unlinkat(directory, image.id.c_str(), 0) == 0; });
   } catch (const std::exception&) {
     // The next that is packed tries again.

@@ -25,6 +25,8 @@ struct PackedImagesOptions {
   ProgressSink progress{};
   // What goes of packed directories, when another is packed.
   CollectionRule collection{};
+  // What time it is; for tests, which hold it.
+  std::function<Clocks()> clocks = read_clocks;
 };
 
 // What `hold` gives.

@@ -90,11 +90,6 @@ bool try_lock_patiently(int file, LockKind kind) {
   return true;
 }
 
-std::int64_t now_in_seconds() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
-}
-
 bool same_file(int a, int b) {
   const struct stat first = sys::status_of(a);
   const struct stat second = sys::status_of(b);
@@ -287,8 +282,8 @@ std::string ImageStore::Impl::import_source(ImageSource& source, const std::stri
     // Another may have done it meanwhile.
     if (!read(hex)) {
       sweep();
-      unpack_image(source, directory(), hex, options_.bounds, now_in_seconds(), options_.progress,
-                   control);
+      unpack_image(source, directory(), hex, options_.bounds, options_.clocks().wall.count(),
+                   options_.progress, control);
       collect_unused(source.id());
     }
   }
@@ -390,7 +385,9 @@ bool ImageStore::Impl::discard(const std::string& id) {
 // Its time is kept where it costs one call, in the image's own directory, whose entries never
 // change. Where it cannot be written the image counts as used when it came.
 void ImageStore::Impl::note_use(const std::string& hex) noexcept {
-  utimensat(directory_->images(), hex.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+  const timespec now{.tv_sec = options_.clocks().wall.count(), .tv_nsec = 0};
+  const timespec times[2] = {now, now};
+  utimensat(directory_->images(), hex.c_str(), times, AT_SYMLINK_NOFOLLOW);
 }
 
 void ImageStore::Impl::collect_unused(const std::string& but) noexcept {
@@ -400,9 +397,7 @@ void ImageStore::Impl::collect_unused(const std::string& but) noexcept {
       const auto image = read(hex);
       if (image) images.push_back({.id = image->id, .bytes = image->bytes, .used = image->used});
     }
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    collect(std::move(images), options_.collection,
-            std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+    collect(directory().root(), images, options_.collection, options_.clocks(),
             [&](const CollectableImage& image) {
               if (image.id == but || !discard(image.id)) return false;
               write_log(

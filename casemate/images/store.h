@@ -14,6 +14,7 @@
 #include "casemate/base/log.h"
 #include "casemate/core/control.h"
 #include "casemate/images/collection.h"
+#include "casemate/images/idle_times.h"
 #include "casemate/images/progress.h"
 #include "casemate/images/reference.h"
 #include "casemate/images/tar_stream.h"
@@ -35,6 +36,8 @@ struct ImageStoreOptions {
   ProgressSink progress{};
   // What goes by itself, when another image was unpacked: never one that a sandbox runs from.
   CollectionRule collection{};
+  // What time it is; for tests, which hold it.
+  std::function<Clocks()> clocks = read_clocks;
   Log log{};
 };
 

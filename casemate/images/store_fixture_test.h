@@ -36,6 +36,7 @@ class Store : public testing::Test {
     options.progress = [this](const Progress& progress) {
       if (progress.phase == ProgressPhase::begun) steps_.emplace_back(progress.step);
     };
+    options.clocks = [this] { return clocks_; };
     return options;
   }
   ImageReference oci(const std::string& name = "layout") const {
@@ -75,6 +76,7 @@ class Store : public testing::Test {
   Scratch scratch_;
   TestImage image_;
   std::vector<std::string> steps_;
+  Clocks clocks_ = read_clocks();
 };
 
 }  // namespace casemate::images

@@ -304,44 +304,6 @@ TEST_F(Store, WhatIsPackedOfAnImageGoesWithItAlsoAfterAKillInBetween) {
   EXPECT_FALSE(fs::exists(path));
 }
 
-TEST_F(Store, WhatNothingRanFromGoesAtTheNextImportAndNothingElse) {
-  // Three images of different content, used long ago.
-  std::vector<std::string> ids;
-  std::vector<std::string> names = {"busy", "idle", "fresh"};
-  for (const std::string& name : names) {
-    TestImage one;
-    one.add(TarBuilder().file("name", name).finish());
-    ids.push_back(one.write_oci_layout(scratch_ / name));
-  }
-  ImageStore store(options());
-  for (const std::string& name : names) store.import(oci(name), {});
-  const auto age = [&](const std::string& id) {
-    const timespec old[2] = {{.tv_sec = 1000, .tv_nsec = 0}, {.tv_sec = 1000, .tv_nsec = 0}};
-    const fs::path path = directory() / "images" / id.substr(7);
-    ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), old, 0), 0);
-  };
-  for (const std::string& id : ids) age(id);
-  const HeldImage busy = store.hold(oci("busy"), {});
-  age(ids[0]);
-  EXPECT_GT(store.list().size(), 2U);
-  store.hold(oci("fresh"), {});  // used now
-  image_.write_oci_layout(scratch_ / "layout");
-  const std::string imported = store.hold(oci(), {}).identity;
-  std::vector<std::string> left;
-  for (const StoredImage& image : store.list()) left.push_back(image.id);
-  EXPECT_THAT(left, testing::UnorderedElementsAre(ids[0], ids[2], imported));
-  expect_nothing_left();
-
-  ImageStoreOptions forever = options();
-  forever.collection.unused_for = {};
-  age(ids[2]);
-  TestImage another;
-  another.add(TarBuilder().file("name", "another").finish());
-  another.write_oci_layout(scratch_ / "another");
-  ImageStore(forever).import(oci("another"), {});
-  EXPECT_EQ(store.list().size(), 4U) << "by a rule that lets them stay";
-}
-
 TEST_F(Store, AProcessThatGotTheDescriptorKeepsTheImage) {
   image_.write_oci_layout(scratch_ / "layout");
   ImageStore store(options());

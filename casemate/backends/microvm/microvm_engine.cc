@@ -112,13 +112,20 @@ void prune_boot_files(int directory) {
   std::vector<images::CollectableImage> found;
   for (const std::string& name : sys::list_directory_at(directory, ".")) {
     struct stat status{};
-    if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) < 0) continue;
+    if (name == images::kIdleTimesName ||
+        fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) < 0) {
+      continue;
+    }
     found.push_back({.id = name, .bytes = 0, .used = status.st_mtim.tv_sec});
   }
-  images::collect(std::move(found), {.unused_for = kUnusedFor}, time(nullptr),
-                  [&](const images::CollectableImage& file) {
-                    return unlinkat(directory, file.id.c_str(), 0) == 0;
-                  });
+  try {
+    images::collect(directory, found, {.unused_for = kUnusedFor}, images::read_clocks(),
+                    [&](const images::CollectableImage& file) {
+                      return unlinkat(directory, file.id.c_str(), 0) == 0;
+                    });
+  } catch (const std::system_error&) {
+    // What it looked at is not noted down: the next that is written tries again.
+  }
 }
 
 [[noreturn]] void refuse(const Missing& missing) {

@@ -112,7 +112,8 @@ void ProgressLine::draw(const Progress& progress) {
   const std::size_t before = std::min(drawn_columns_, columns);
   const std::string gone(before - std::min(before, line.size()), ' ');
   drawn_columns_ = line.size();
-  drawn_at_ = now;
+  // What comes first after the begin is drawn at once: nothing may come behind it for long.
+  drawn_at_ = progress.phase == ProgressPhase::begun ? now - kBetweenDrawings : now;
   const bool ended = progress.phase == ProgressPhase::ended;
   screen_.write(fmt::format("\r{}{}{}", line, gone, ended ? "\n" : ""));
   if (ended) open_.clear();

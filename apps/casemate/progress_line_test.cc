@@ -49,7 +49,9 @@ TEST_F(ProgressLineTest, IsDrawnTenTimesASecondAtMost) {
   ProgressLine line(screen(true));
   line.show({"fetching x", ProgressPhase::begun});
   taken();
-  for (std::uint64_t mebibytes = 1; mebibytes <= 99; ++mebibytes) {
+  line.show({"fetching x", ProgressPhase::going, kMi});
+  EXPECT_EQ(taken(), "\rcasemate: fetching x, 1.0 MiB");
+  for (std::uint64_t mebibytes = 2; mebibytes <= 100; ++mebibytes) {
     now_ += milliseconds(1);
     line.show({"fetching x", ProgressPhase::going, mebibytes * kMi});
   }

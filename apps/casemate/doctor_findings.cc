@@ -17,6 +17,7 @@
 #include "casemate/conformance/evidence.h"
 #include "casemate/core/errors.h"
 #include "casemate/core/vocabulary.h"
+#include "casemate/local/diagnosis.h"
 #include "casemate/local/subordinate_ids.h"
 
 namespace casemate::app {
@@ -117,12 +118,6 @@ Finding interpreter(Trial& trial, const BackendDeclarations& declared) {
           remedy.command};
 }
 
-// An engine that is there and does not even say what it is is told by its path: somebody asked for
-// it, and it is to be mended. One that works and has no use for this user may be left alone.
-bool is_broken(const BackendProbe& probe) {
-  return !probe.available && probe.engine.starts_with('/');
-}
-
 bool gains_no_rights() { return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1; }
 
 }  // namespace
@@ -141,12 +136,27 @@ std::string_view to_string(Finding::Status status) {
   return "absent";
 }
 
+// An engine that is there and does not even say what it is is told by its path: somebody asked for
+// it. One that works and has no use for this user may be left alone.
+bool is_broken(SandboxBackend& backend, const BackendProbe& probe) {
+  if (probe.available) return false;
+  if (probe.engine.starts_with('/')) return true;
+  // A probe tells why, and not whose that is.
+  try {
+    Trial{backend};
+    return false;
+  } catch (const SandboxError& error) {
+    return dynamic_cast<const local::StateRemedy*>(&error) != nullptr &&
+           probe.reason.starts_with(error.message());
+  }
+}
+
 std::vector<Finding> examine(SandboxBackend& backend) {
   const BackendDeclarations declared = backend.declarations();
   const BackendProbe probe = backend.probe();
   if (!probe.available) {
     return {{declared.name, Status::missing, options_named_here(probe.reason), probe.fix,
-             is_broken(probe)}};
+             is_broken(backend, probe)}};
   }
   try {
     Trial trial(backend);

@@ -26,13 +26,17 @@ struct Finding {
   std::string found;
   // The command that mends it, empty where there is none or nothing to mend.
   std::string fix;
-  // Of a backend that does not work: because its engine, which is there, does not.
+  // `is_broken`.
   bool broken = false;
   // `BackendProbe::one_user_id` of a backend.
   std::string one_user_id{};
 };
 
 std::string_view to_string(Finding::Status status);
+
+// Whether a backend with that probe is to be mended, also where another one works, and not merely
+// absent: an engine of its own does not work, or its state directory cannot be used. May try it.
+bool is_broken(SandboxBackend& backend, const BackendProbe& probe);
 
 // Starts a sandbox of the backend, runs programs in it and ends it again. The first finding is
 // whether it works.

@@ -9,6 +9,7 @@
 #include "casemate/backends/in_process/backend.h"
 #include "casemate/core/errors.h"
 #include "casemate/core/vocabulary.h"
+#include "casemate/local/diagnosis.h"
 
 namespace casemate::app {
 namespace {
@@ -18,13 +19,16 @@ class Absent : public SandboxBackend {
   BackendDeclarations declarations() const override { return {.name = "absent"}; }
   std::shared_ptr<Sandbox> acquire(const SandboxKey&, const SandboxSpec&,
                                    const CallControl&) override {
-    throw SandboxUnavailable("not here", "look elsewhere");
+    const SandboxUnavailable refusal("not here", "look elsewhere");
+    if (state_is_unusable) throw Carrying<SandboxUnavailable, local::StateRemedy>(refusal, {});
+    throw refusal;
   }
   int dispose(const SandboxKey&) noexcept override { return 0; }
   int dispose_scope(std::string_view, std::string_view) noexcept override { return 0; }
   bool dispose_id(std::string_view) noexcept override { return false; }
   BackendProbe probe() override { return found; }
   BackendProbe found;
+  bool state_is_unusable = false;
 };
 
 TEST(Examination, OfABackendThatIsNotAvailableTellsWhyAndTheFix) {
@@ -61,6 +65,12 @@ TEST(Examination, ABackendThatDoesNotWorkIsMissingOnlyWhereNoOtherWorks) {
   EXPECT_EQ(to_string(Finding::Status::absent), "absent");
   // One that somebody installed and that does not work is to be mended.
   absent->found.engine = "/usr/bin/engine";
+  EXPECT_EQ(examine_all(beside).at(0).status, Finding::Status::missing);
+  // And so is what somebody chose for one.
+  absent->found.engine = "engine 1.0";
+  absent->state_is_unusable = true;
+  EXPECT_EQ(examine_all(beside).at(0).status, Finding::Status::absent) << "not why";
+  absent->found.reason = "not here; look elsewhere";
   EXPECT_EQ(examine_all(beside).at(0).status, Finding::Status::missing);
 }
 

@@ -12,6 +12,7 @@
 
 #include "apps/casemate/config.h"
 #include "apps/casemate/console.h"
+#include "apps/casemate/kept_sandboxes.h"
 #include "apps/casemate/values.h"
 #include "apps/casemate/verbs.h"
 #include "apps/casemate/wiring.h"
@@ -114,7 +115,9 @@ constexpr VerbSpec kListVerb = {
         "those of open calls, also of one that waits; 0 where they cannot be counted.\n"
         "Listed are those of one state directory: `casemate run --help` says which.\n"
         "\n"
-        "Exit status: 0, also when there is none.",
+        "Exit status: 0, also when there is none; 125 when those of a backend could not be looked "
+        "at: "
+        "those of\nthe others are listed all the same.",
     .options = kOptions,
     .operands = ValueForm::text,
     .offered_operands = {},
@@ -123,8 +126,9 @@ constexpr VerbSpec kListVerb = {
 int list(const ParsedLine& line, const Config& config) {
   refuse_operands(line);
   std::vector<SandboxRecord> sandboxes;
+  NotLookedAt missed;
   for (const auto& backend : make_backends(config, make_log(line))) {
-    for (SandboxRecord& sandbox : backend->list()) {
+    for (SandboxRecord& sandbox : list_of(*backend, missed)) {
       if (line.has("--scope") && sandbox.key.scope != line.value_or("--scope", "")) continue;
       sandboxes.push_back(std::move(sandbox));
     }
@@ -137,13 +141,13 @@ int list(const ParsedLine& line, const Config& config) {
     json::array records;
     for (const SandboxRecord& sandbox : sandboxes) records.push_back(record(sandbox));
     write_all(1, serialise_json(records) + '\n');
-    return 0;
+    return missed.report();
   }
   std::vector<Row> rows = {{"ID", "BACKEND", "ISOLATION", "SCOPE", "THREAD", "AGENT", "KIND", "AGE",
                             "IDLE", "PROCESSES", "MEMORY"}};
   for (const SandboxRecord& sandbox : sandboxes) rows.push_back(row(sandbox));
   write_all(1, table(rows));
-  return 0;
+  return missed.report();
 }
 
 }  // namespace casemate::app

@@ -115,7 +115,10 @@ std::string backend_to_serve(const McpOptions& options, const Backends& backends
   if (options.sandbox.backend) return *options.sandbox.backend;
   const SandboxSpec spec = spec_of(options, tool_options(options, log));
   const auto found = first_available(options.sandbox, backends, spec, log);
-  return found ? *found : backend_of(options.sandbox, backends, spec);
+  if (found) {
+    for (const std::string& why : found->passed_over) write_log(log, LogLevel::warning, why);
+  }
+  return found ? found->name : backend_of(options.sandbox, backends, spec);
 }
 
 std::string in_force(const McpOptions& options) {

@@ -10,6 +10,7 @@
 
 #include "apps/casemate/config.h"
 #include "apps/casemate/console.h"
+#include "apps/casemate/kept_sandboxes.h"
 #include "apps/casemate/verbs.h"
 #include "apps/casemate/wiring.h"
 #include "casemate/base/utf8.h"
@@ -31,30 +32,35 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
 
 using Backends = std::vector<std::shared_ptr<SandboxBackend>>;
 
-int remove_where(const Backends& backends,
-                 const std::function<bool(const SandboxRecord&)>& wanted) {
+int remove_where(const Backends& backends, const std::function<bool(const SandboxRecord&)>& wanted,
+                 NotLookedAt& missed) {
   int ended = 0;
   for (const auto& backend : backends) {
-    for (const SandboxRecord& sandbox : backend->list()) {
+    for (const SandboxRecord& sandbox : list_of(*backend, missed)) {
       if (wanted(sandbox) && backend->dispose_id(sandbox.id)) ++ended;
     }
   }
   return ended;
 }
 
-int remove_scope(const Backends& backends, const std::string& scope, const std::string& thread) {
+int remove_scope(const Backends& backends, const std::string& scope, const std::string& thread,
+                 NotLookedAt& missed) {
   if (thread.empty()) {
-    return remove_where(backends,
-                        [&](const SandboxRecord& sandbox) { return sandbox.key.scope == scope; });
+    return remove_where(
+        backends, [&](const SandboxRecord& sandbox) { return sandbox.key.scope == scope; }, missed);
   }
   int ended = 0;
-  for (const auto& backend : backends) ended += backend->dispose_scope(scope, thread);
+  for (const auto& backend : backends) {
+    ended += backend->dispose_scope(scope, thread);
+    // That ends what it can and does not tell what it could not look at.
+    list_of(*backend, missed);
+  }
   return ended;
 }
 
 // Those that are there go, whichever of the others is not.
 int remove_ids(const Backends& backends, const std::vector<std::string>& ids,
-               std::vector<std::string>& unknown) {
+               std::vector<std::string>& unknown, NotLookedAt& missed) {
   int ended = 0;
   for (const std::string& id : ids) {
     bool lived = false;
@@ -64,6 +70,10 @@ int remove_ids(const Backends& backends, const std::vector<std::string>& ids,
     } else {
       unknown.push_back(escape_for_display(id));
     }
+  }
+  // Whether it is of a sandbox that could not be looked at.
+  if (!unknown.empty()) {
+    for (const auto& backend : backends) list_of(*backend, missed);
   }
   return ended;
 }
@@ -122,7 +132,7 @@ constexpr VerbSpec kRemoveVerb = {
         "\n"
         "Exit status: 0; 125 (NoSuchSandbox) when an ID is of no living sandbox: the others that "
         "were\n"
-        "named have ended all the same.",
+        "named have ended all the same; 125 also when those of a backend could not be looked at.",
     .options = kOptions,
     .operands = ValueForm::text,
     .offered_operands = {},
@@ -133,20 +143,22 @@ int remove(const ParsedLine& line, const Config& config) {
   read_line(line, [&](const ParsedLine& given) { options = read_remove_options(given); });
   const Backends backends = make_backends(config, make_log(line));
   std::vector<std::string> unknown;
+  NotLookedAt missed;
   int ended = 0;
   if (!options.ids.empty()) {
-    ended = remove_ids(backends, options.ids, unknown);
+    ended = remove_ids(backends, options.ids, unknown, missed);
   } else if (options.scope_given) {
-    ended = remove_scope(backends, options.scope, options.thread);
+    ended = remove_scope(backends, options.scope, options.thread, missed);
   } else {
-    ended = remove_where(backends, [](const SandboxRecord&) { return true; });
+    ended = remove_where(backends, [](const SandboxRecord&) { return true; }, missed);
   }
   write_all(1, fmt::format("removed {}\n", ended));
-  if (unknown.empty()) return 0;
+  if (unknown.empty()) return missed.report();
   std::string names;
   for (const std::string& id : unknown) names += (names.empty() ? "" : ", ") + id;
-  throw NoSuchSandbox(fmt::format("no sandbox has the id {}", names),
-                      "`casemate ls` lists those that there are");
+  const std::string what = fmt::format("no sandbox has the id {}", names);
+  if (!missed.empty()) throw missed.refusal(what + " elsewhere");
+  throw NoSuchSandbox(what, "`casemate ls` lists those that there are");
 }
 
 }  // namespace casemate::app

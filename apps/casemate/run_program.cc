@@ -18,6 +18,7 @@
 
 #include "apps/casemate/check_only.h"
 #include "apps/casemate/console.h"
+#include "apps/casemate/doctor_findings.h"
 #include "apps/casemate/host_tools.h"
 #include "apps/casemate/option_parser.h"
 #include "apps/casemate/out_directory.h"
@@ -215,12 +216,13 @@ CodeactRun run_where_available(const RunOptions& options, const Backends& backen
     if (options.backend || steps > 1) throw;
     const Log& log = wiring.owner.log;
     const std::string failed = wiring.router.backend()->declarations().name;
-    const std::optional<std::string> next = first_available(options, backends, wiring.spec, log);
-    if (!next || *next == failed) throw;
+    const auto next = first_available(options, backends, wiring.spec, log);
+    if (!next || next->name == failed) throw;
     write_log(log, LogLevel::info,
-              fmt::format("backend {} is not available here, so {} is used: {}", failed, *next,
+              fmt::format("backend {} is not available here, so {} is used: {}", failed, next->name,
                           failure.message()));
-    wiring.router = router_with(options, backends, *next, log);
+    for (const std::string& why : next->passed_over) say("note: " + why);
+    wiring.router = router_with(options, backends, next->name, log);
     return run_codeact(wiring, options.key, request, control);
   }
 }
@@ -325,12 +327,25 @@ std::string backend_of(const RunOptions& options, const Backends& backends,
   return (found == backends.end() ? backends.front() : *found)->declarations().name;
 }
 
-std::optional<std::string> first_available(const RunOptions& options, const Backends& backends,
-                                           const SandboxSpec& spec, const Log& log) {
+std::optional<AvailableBackend> first_available(const RunOptions& options, const Backends& backends,
+                                                const SandboxSpec& spec, const Log& log) {
   try {
     RouterOptions router = host_policy(options, log);
     router.selection = Selection::first_that_can_serve;
-    return SandboxRouter(backends, std::move(router)).backend_for(spec)->declarations().name;
+    const auto chosen = SandboxRouter(backends, std::move(router)).backend_for(spec);
+    AvailableBackend first{chosen->declarations().name, {}};
+    // Asked once more: the router chooses, and does not tell why it was not another.
+    for (const auto& backend : backends) {
+      if (backend == chosen) break;
+      const BackendDeclarations declared = backend->declarations();
+      if (match_declarations(spec, options.min_isolation, declared)) continue;
+      const BackendProbe found = backend->probe();
+      if (!is_broken(*backend, found)) continue;
+      first.passed_over.push_back(fmt::format("backend {} does not work, so {} is used: {}",
+                                              declared.name, first.name,
+                                              options_named_here(found.reason)));
+    }
+    return first;
   } catch (const SandboxError& none) {
     write_log(log, LogLevel::info, none.message());
     return std::nullopt;

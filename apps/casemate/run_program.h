@@ -27,10 +27,17 @@ SandboxSpec make_spec(const RunOptions& options, CodeactOutputs outputs,
 std::string backend_of(const RunOptions& options, const Backends& backends,
                        const SandboxSpec& spec);
 
+// A backend, and what is to be said of those before it that are to be mended (`is_broken`), a
+// sentence each.
+struct AvailableBackend {
+  std::string name;
+  std::vector<std::string> passed_over;
+};
+
 // The first that can serve `spec`, meets the floor, and is available here: each is tried in turn,
 // which may start something small. Nothing when there is none; `log` has why.
-std::optional<std::string> first_available(const RunOptions& options, const Backends& backends,
-                                           const SandboxSpec& spec, const Log& log);
+std::optional<AvailableBackend> first_available(const RunOptions& options, const Backends& backends,
+                                                const SandboxSpec& spec, const Log& log);
 
 // The router over `backend_of` alone, with the options' floor and denials.
 SandboxRouter make_router(const RunOptions& options, const Backends& backends,

@@ -18,6 +18,7 @@
 #include "casemate/core/errors.h"
 #include "casemate/core/spec.h"
 #include "casemate/kinds/codeact/spec.h"
+#include "casemate/local/diagnosis.h"
 
 namespace casemate::app {
 namespace {
@@ -241,6 +242,19 @@ TEST_F(RunProgram, RunsOnTheFirstBackendThatIsAvailable) {
   EXPECT_EQ(run_on({missing, works, later}).out, "ran\n");
   EXPECT_EQ(works->keys().size(), 1U);
   EXPECT_EQ(later->probes(), 0) << "what comes behind it is not asked";
+}
+
+TEST_F(RunProgram, NamesOneWhoseStateCannotBeUsedAndNotOneThatIsAbsent) {
+  const auto script = [](const auto&) { return in_process::finished("ran\n"); };
+  in_process::InProcessBackendOptions unusable = unavailable("unusable");
+  unusable.acquire_error = std::make_exception_ptr(Carrying<SandboxUnavailable, local::StateRemedy>(
+      SandboxUnavailable(unusable.probe.reason), {}));
+  const auto works = backend_running(script);
+  const Ran named = run_on({backend_running(script, unusable), works});
+  EXPECT_EQ(named.out, "ran\n");
+  EXPECT_EQ(named.err, "casemate: note: backend unusable does not work, so fake is used: " +
+                           unusable.probe.reason + "\n");
+  EXPECT_EQ(run_on({backend_running(script, unavailable("absent")), works}).err, "");
 }
 
 TEST_F(RunProgram, AsksNobodyWhetherItIsAvailableWhereTheFirstServes) {

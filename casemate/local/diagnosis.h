@@ -26,6 +26,10 @@ struct Remedy {
 // and the hint names the package.
 Remedy install_package(std::string_view package, std::string_view options = {});
 
+// The same of what this user chose or keeps for Casemate, its state directory: not of something
+// that this machine lacks.
+struct StateRemedy : Remedy {};
+
 // What of this machine, and of what this process was started in, decides whether namespaces are to
 // be had. Read when something failed, never before.
 struct HostFacts {

@@ -33,8 +33,15 @@ auto as_provider(const Engine& engine, Act&& act) {
   try {
     return act();
   } catch (const std::system_error& error) {
-    throw SandboxUnavailable(fmt::format("the {} backend: {}", engine.name(), error.what()),
-                             provider_hint(error));
+    const std::string hint = provider_hint(error);
+    const SandboxUnavailable refusal(fmt::format("the {} backend: {}", engine.name(), error.what()),
+                                     hint);
+    // No room, or none to write to: where the state is.
+    const int value = error.code().value();
+    if (value == ENOSPC || value == EDQUOT || value == EROFS) {
+      throw Carrying<SandboxUnavailable, StateRemedy>(refusal, {{.hint = hint, .command = ""}});
+    }
+    throw refusal;
   }
 }
 

@@ -286,8 +286,21 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& what, const std::string& hint,
                          const std::string& command) {
-  throw Carrying<SandboxUnavailable, Remedy>(SandboxUnavailable(what, hint),
-                                             {.hint = hint, .command = command});
+  throw Carrying<SandboxUnavailable, StateRemedy>(SandboxUnavailable(what, hint),
+                                                  {{.hint = hint, .command = command}});
+}
+
+constexpr char kChooseAnother[] = "choose another (the backend's option state_dir)";
+
+[[noreturn]] void refuse_owner_or_mode(const std::string& shown, const struct stat& status) {
+  const bool ours = status.st_uid == geteuid();
+  refuse(fmt::format("the state directory {} belongs to user {} with mode {:o}; only a "
+                     "directory of this user's with mode 700 is accepted",
+                     shown, status.st_uid, status.st_mode & 07777),
+         ours ? "take the rights of others from it (chmod 700), or choose another "
+                "(the backend's option state_dir)"
+              : kChooseAnother,
+         ours ? "chmod 700 " + shell_word(shown) : "");
 }
 
 }  // namespace
@@ -299,25 +312,24 @@ UniqueFd open_private(int parent, const std::string& path, const std::string& sh
     struct stat status{};
     if (fstat(directory.get(), &status) < 0) sys::throw_errno("looking at " + shown);
     if (status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
-      const bool ours = status.st_uid == geteuid();
-      refuse(fmt::format("the state directory {} belongs to user {} with mode {:o}; only a "
-                         "directory of this user's with mode 700 is accepted",
-                         shown, status.st_uid, status.st_mode & 07777),
-             ours ? "take the rights of others from it (chmod 700), or choose another "
-                    "(the backend's option state_dir)"
-                  : "choose another (the backend's option state_dir)",
-             ours ? "chmod 700 " + shell_word(shown) : "");
+      refuse_owner_or_mode(shown, status);
     }
     return directory;
   } catch (const std::system_error& error) {
     const int value = error.code().value();
     std::string hint = provider_hint(error);
-    if (hint.empty()) hint = "choose another (the backend's option state_dir)";
+    if (hint.empty()) hint = kChooseAnother;
     std::string command;
     if (value == EACCES || value == EPERM) {
-      command =
-          fmt::format("install -d -m 700 -o {} -g {} {}", geteuid(), getegid(), shell_word(shown));
-      hint += "; or as root: " + command;
+      // One that is there is never given to this user: it may be another's, in use.
+      struct stat status{};
+      if (fstatat(parent, path.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
+        if (S_ISDIR(status.st_mode)) refuse_owner_or_mode(shown, status);
+      } else if (errno == ENOENT) {
+        command = fmt::format("install -d -m 700 -o {} -g {} {}", geteuid(), getegid(),
+                              shell_word(shown));
+        hint += "; or as root: " + command;
+      }
     }
     refuse(fmt::format("the state directory {}: {}", shown, error.what()), hint, command);
   }

@@ -293,5 +293,44 @@ class Rm(Kept):
                 self.assertRefused(self.verb("rm", *words), "InvalidArgument")
 
 
+class UnusableState(Kept):
+    """Of one backend; the others have their own."""
+
+    def setUp(self):
+        super().setUp()
+        found = {record["name"]: record["available"] for record in self.verb("backends", "--json").json}
+        if not found["oci"]:
+            self.skipTest("no other backend works here")
+        self.state.mkdir(exist_ok=True)
+        self.state.chmod(0o777)
+        self.addCleanup(self.state.chmod, 0o700)
+
+    def test_a_run_says_which_backend_it_uses_instead_and_why(self):
+        result = self.run_json("print('ran')")
+        self.assertEqual((result.status, result.json["sandbox"]["backend"]), (0, "oci"), result)
+        self.assertRegex(result.err, "(?m)^casemate: note: backend linux does not work, so oci is used: the state "
+                                     "directory .* mode 777; .*CASEMATE_STATE_DIR")
+
+    def test_the_sandboxes_of_the_others_are_listed_and_ended(self):
+        kept = [self.keep("print(1)", thread).json["sandbox"]["id"] for thread in "abcd"]
+        unseen = ("SandboxUnavailable", "sandboxes of backend linux could not be looked at", "mode 777")
+        listed = self.verb("ls", "--json")
+        self.assertRefused(listed, *unseen)
+        self.assertEqual({record["id"] for record in listed.json}, set(kept))
+        table = self.verb("ls")
+        self.assertRefused(table, *unseen)
+        self.assertIn(kept[0], table.text)
+        # All that was asked for was there.
+        result = self.verb("rm", kept[0])
+        self.assertEqual((result.status, result.text, result.err), (0, "removed 1\n", ""))
+        result = self.verb("rm", kept[0])
+        self.assertRefused(result, *unseen, kept[0])
+        for words in (("--scope", "cli", "--thread", "b"), ("--scope", "none"), ("--all",)):
+            with self.subTest(words=words):
+                result = self.verb("rm", *words)
+                self.assertRefused(result, *unseen)
+                self.assertEqual(result.text, f"removed { {'b': 1, 'none': 0, '--all': 2}[words[-1]] }\n")
+
+
 if __name__ == "__main__":
     unittest.main()

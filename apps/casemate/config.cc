@@ -57,6 +57,8 @@ constexpr auto kEngines = std::to_array<EngineKeys>({{kLinuxBackendName, kLinuxK
 struct NamedFile {
   std::string path;
   bool may_be_missing;
+  // The variable that says where it is, when it has its usual name.
+  std::string_view variable{};
 };
 
 std::optional<NamedFile> name_file(const ParsedLine& line, const HostVariable& host_variable) {
@@ -78,10 +80,10 @@ std::optional<NamedFile> name_file(const ParsedLine& line, const HostVariable& h
   }
   // The XDG specification has relative directories ignored.
   if (const std::string home = variable("XDG_CONFIG_HOME"); home.starts_with('/')) {
-    return NamedFile{home + "/casemate/casemate.toml", true};
+    return NamedFile{home + "/casemate/casemate.toml", true, "XDG_CONFIG_HOME"};
   }
   if (const std::string home = variable("HOME"); home.starts_with('/')) {
-    return NamedFile{home + "/.config/casemate/casemate.toml", true};
+    return NamedFile{home + "/.config/casemate/casemate.toml", true, "HOME"};
   }
   return std::nullopt;
 }
@@ -91,7 +93,11 @@ std::optional<std::string> read_file(const NamedFile& file,
   const auto refuse = [&file](std::string_view why) {
     throw ConfigInvalid(
         fmt::format("'{}' cannot be read: {}", escape_for_display(file.path), why),
-        "name a TOML file with --config or CASEMATE_CONFIG, or remove what stands in its place");
+        file.variable.empty()
+            ? std::string("name a TOML file with --config or CASEMATE_CONFIG")
+            : fmt::format("set {} to a directory of yours, or name a TOML file with --config or "
+                          "CASEMATE_CONFIG, or remove what stands in its place",
+                          file.variable));
   };
   const sys::UniqueFd opened(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (!opened) {

@@ -11,6 +11,7 @@
 #include "apps/casemate/run_options.h"
 #include "apps/casemate/verbs.h"
 #include "casemate/core/errors.h"
+#include "tests/support/expect_refusal.h"
 
 namespace casemate::app {
 namespace {
@@ -409,7 +410,9 @@ TEST_F(ConfigFile, ThatIsNamedHasToBeThereAndReadable) {
   variables_.erase("CASEMATE_CONFIG");
   // One that is there and is no file is not the same as none.
   std::filesystem::create_directories(directory_ / ".config/casemate/casemate.toml");
-  EXPECT_THROW(scope_of(), ConfigInvalid);
+  expect_refusal<ConfigInvalid>([&] { scope_of(); }, "set HOME");
+  variables_["XDG_CONFIG_HOME"] = directory_ / ".config";
+  expect_refusal<ConfigInvalid>([&] { scope_of(); }, "set XDG_CONFIG_HOME");
 }
 
 TEST_F(ConfigFile, IsReadUpToABound) {

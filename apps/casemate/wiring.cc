@@ -32,11 +32,31 @@ Log make_log(const ParsedLine& line) {
   };
 }
 
+namespace {
+
+// Absent: not set, or to nothing. A variable outlives a change of directory, and what keeps
+// sandboxes has a directory of its own: a relative path would be another place for each.
+std::optional<std::string> directory_of_environment(const char* name) {
+  const char* directory = std::getenv(name);
+  if (directory == nullptr || *directory == '\0') return std::nullopt;
+  if (*directory != '/') {
+    throw ConfigInvalid(
+        fmt::format("{} is '{}', a relative path", name, escape_for_display(directory)),
+        "give an absolute path there");
+  }
+  std::string path = std::filesystem::path(directory).lexically_normal();
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+}  // namespace
+
 images::ImageStoreOptions image_store_options(const Config& config, Log log) {
   images::ImageStoreOptions options;
   if (config.linux_image_dir) options.directory = *config.linux_image_dir;
-  // As for CASEMATE_STATE_DIR below.
-  if (const char* directory = std::getenv("CASEMATE_IMAGE_DIR")) options.directory = directory;
+  if (const auto directory = directory_of_environment("CASEMATE_IMAGE_DIR")) {
+    options.directory = *directory;
+  }
   if (config.linux_image_keep) options.collection.unused_for = *config.linux_image_keep;
   if (config.linux_image_store_bytes) {
     options.collection.max_bytes = *config.linux_image_store_bytes;
@@ -51,15 +71,10 @@ images::ImageStoreOptions image_store_options(const Config& config, Log log) {
 
 namespace {
 
-// For tests, and for two installations that must not see each other's sandboxes. Absolute, because
-// what keeps sandboxes has a current directory of its own, and without a slash at the end, behind
-// which another backend's name would be a directory in this one. Absent: not set, or to nothing.
+// For tests, and for two installations that must not see each other's sandboxes. Without a slash at
+// the end, behind which another backend's name would be a directory in this one.
 std::optional<std::string> state_directory_of_environment() {
-  const char* directory = std::getenv("CASEMATE_STATE_DIR");
-  if (directory == nullptr || *directory == '\0') return std::nullopt;
-  std::string path = std::filesystem::absolute(directory).lexically_normal();
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path;
+  return directory_of_environment("CASEMATE_STATE_DIR");
 }
 
 }  // namespace
@@ -143,8 +158,8 @@ std::optional<microvm::Accelerator> accelerator_of(std::string_view name) {
 MicrovmBackendOptions microvm_options(const Config& config, Log log) {
   MicrovmBackendOptions options;
   if (config.microvm_state_dir) options.state_dir = *config.microvm_state_dir;
-  if (const char* directory = std::getenv("CASEMATE_STATE_DIR")) {
-    options.state_dir = std::string(directory) + "-microvm";
+  if (const auto directory = state_directory_of_environment()) {
+    options.state_dir = *directory + "-microvm";
   }
   if (config.microvm_kernel_root) options.kernel_root = *config.microvm_kernel_root;
   if (config.microvm_qemu) options.qemu = *config.microvm_qemu;
@@ -155,7 +170,9 @@ MicrovmBackendOptions microvm_options(const Config& config, Log log) {
   if (const char* accelerator = std::getenv("CASEMATE_MICROVM_ACCELERATOR")) {
     options.accelerator = accelerator_of(accelerator);
   }
-  if (const char* root = std::getenv("CASEMATE_MICROVM_KERNEL")) options.kernel_root = root;
+  if (const auto root = directory_of_environment("CASEMATE_MICROVM_KERNEL")) {
+    options.kernel_root = *root;
+  }
   options.images = image_store_options(config, log);
   options.log = std::move(log);
   return options;
@@ -196,16 +213,19 @@ void refuse_floor_of_machines(const RunOptions& options,
   for (const auto& backend : backends) {
     if (!match_host_floor(floor, backend->declarations())) return;
   }
+  const std::string_view whole = floor > Isolation::microvm ? ", machine = \"q35\"" : "";
   const microvm::KvmState kvm = microvm::judge(microvm::look_at_kvm(), "");
   const std::string_view why =
       kvm.usable ? "the settings in [backends.microvm] or the environment ask for another machine"
                  : std::string_view(kvm.reason);
   throw SandboxBackendNotPermitted(
-      fmt::format("no backend here stands on this host's floor '{}': virtual machines (backend "
-                  "'microvm') would with a processor's virtualisation, and {}; emulated ones are a "
-                  "'hardened_container'",
-                  to_string(floor), why),
-      fmt::format("{}{}or lower --min-isolation", kvm.hint, kvm.hint.empty() ? "" : "; "));
+      fmt::format(
+          "no backend here stands on this host's floor '{}': virtual machines (backend "
+          "'microvm'{}) would with a processor's virtualisation, and {}; emulated ones are a "
+          "'hardened_container'",
+          to_string(floor), whole, why),
+      fmt::format("{}{}{}or lower --min-isolation", kvm.hint, kvm.hint.empty() ? "" : "; ",
+                  whole.empty() ? "" : "set machine = \"q35\" in [backends.microvm] as well; "));
 }
 
 void settle_image(const ParsedLine& line, const Config& config, RunOptions& options) {

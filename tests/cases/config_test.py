@@ -61,6 +61,14 @@ class Config(Case):
         result = self.run_program("print(1)", cwd=self.clone, env={"CASEMATE_CONFIG": "casemate.toml"})
         self.assertRefused(result, "ConfigInvalid", "relative")
 
+    def test_a_directory_of_the_environment_is_an_absolute_path(self):
+        for name in ("CASEMATE_STATE_DIR", "CASEMATE_IMAGE_DIR", "CASEMATE_MICROVM_KERNEL"):
+            for verb in (self.argv(program="print(1)"), [PROGRAM, "ls"], [PROGRAM, "doctor"]):
+                with self.subTest(name=name, verb=verb[1]):
+                    result = self.run_argv(verb, cwd=self.clone, env={name: "rel"})
+                    self.assertRefused(result, "ConfigInvalid", name, "'rel'", "absolute")
+                    self.assertFalse((self.clone / "rel").exists())
+
     def test_a_file_that_others_may_change_is_refused_however_it_was_found(self):
         path = self.config("[run]\njson = true\n")
         os.chmod(path, 0o646)

@@ -40,6 +40,10 @@ bool processor_has_virtualisation() {
 
 KvmFindings look_at_kvm() noexcept {
   KvmFindings findings;
+  findings.virtualisation = processor_has_virtualisation();
+  for (const char* module : {"/sys/module/kvm_intel", "/sys/module/kvm_amd"}) {
+    findings.hardware |= access(module, F_OK) == 0 && findings.virtualisation;
+  }
   findings.device_exists = access(kDevice, F_OK) == 0;
   if (!findings.device_exists) return findings;
   const sys::UniqueFd device(open(kDevice, O_RDWR | O_CLOEXEC));
@@ -51,20 +55,26 @@ KvmFindings look_at_kvm() noexcept {
   struct stat status{};
   findings.closed_to_others =
       geteuid() == 0 && (fstat(device.get(), &status) < 0 || (status.st_mode & 06) != 06);
-  for (const char* module : {"/sys/module/kvm_intel", "/sys/module/kvm_amd"}) {
-    if (access(module, F_OK) == 0 && processor_has_virtualisation()) findings.hardware = true;
-  }
   return findings;
 }
 
+// What no command mends comes first: nobody is to open the device to others for nothing.
 KvmState judge(const KvmFindings& findings, const std::string& user) {
+  constexpr char kAnotherMachine[] =
+      "run on a machine whose processor has virtualisation, enabled in its firmware (in a virtual "
+      "machine: nested virtualisation)";
   if (!findings.device_exists) {
+    if (!findings.virtualisation) {
+      return {.reason = "there is no /dev/kvm, and this processor has no virtualisation",
+              .hint = kAnotherMachine};
+    }
     return {.reason = "there is no /dev/kvm",
-            .hint =
-                "it takes a processor with virtualisation, enabled in its firmware (in a virtual "
-                "machine: nested virtualisation), and as root: modprobe kvm_intel || modprobe "
-                "kvm_amd",
+            .hint = "as root: modprobe kvm_intel || modprobe kvm_amd",
             .fix = "modprobe kvm_intel || modprobe kvm_amd"};
+  }
+  if (!findings.hardware) {
+    return {.reason = "/dev/kvm is there without a processor's virtualisation behind it",
+            .hint = kAnotherMachine};
   }
   if (findings.open_error == EACCES || findings.open_error == EPERM) {
     return {.reason = "this user may not open /dev/kvm",
@@ -78,16 +88,12 @@ KvmState judge(const KvmFindings& findings, const std::string& user) {
   }
   if (findings.closed_to_others) {
     return {.reason = "/dev/kvm is root's alone, and machines do not run as root",
-            .hint = "as root: chmod 0666 /dev/kvm",
+            .hint = "as root, which lets every user start machines: chmod 0666 /dev/kvm",
             .fix = "chmod 0666 /dev/kvm"};
   }
   if (findings.api_version != kApiVersion) {
     return {.reason = fmt::format("/dev/kvm speaks version {}, not {}", findings.api_version,
                                   kApiVersion)};
-  }
-  if (!findings.hardware) {
-    return {.reason = "/dev/kvm is there without a processor's virtualisation behind it",
-            .hint = "run on a machine with virtualisation, or with nested virtualisation enabled"};
   }
   return {.usable = true};
 }

@@ -22,6 +22,8 @@ struct KvmState {
 // What decides, so that a test can hold it.
 struct KvmFindings {
   bool device_exists = false;
+  // The processor has an extension for hypervisors (vmx, svm).
+  bool virtualisation = false;
   // 0, or the errno of opening it for reading and writing.
   int open_error = 0;
   // A hypervisor that root starts runs as a user of no rights and in none of root's groups, and the
@@ -29,8 +31,8 @@ struct KvmFindings {
   bool closed_to_others = false;
   // What KVM_GET_API_VERSION gave.
   int api_version = 0;
-  // A processor with an extension for hypervisors (vmx, svm) whose module this kernel has. Without
-  // either the device may be there and be something else: then ordinary kernels do not start.
+  // It has, and this kernel the module for it. Without either the device may be there and be
+  // something else: then ordinary kernels do not start.
   bool hardware = false;
 };
 

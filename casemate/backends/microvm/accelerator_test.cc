@@ -8,7 +8,11 @@ namespace casemate::microvm {
 namespace {
 
 KvmFindings good() {
-  return {.device_exists = true, .open_error = 0, .api_version = 12, .hardware = true};
+  return {.device_exists = true,
+          .virtualisation = true,
+          .open_error = 0,
+          .api_version = 12,
+          .hardware = true};
 }
 
 TEST(Kvm, IsUsedWhereTheDeviceOpensAndAProcessorIsBehindIt) {
@@ -18,11 +22,13 @@ TEST(Kvm, IsUsedWhereTheDeviceOpensAndAProcessorIsBehindIt) {
 }
 
 TEST(Kvm, AMissingDeviceIsNamedWithWhatWouldHelp) {
-  const KvmState state = judge({}, "somebody");
+  const KvmState state = judge({.virtualisation = true}, "somebody");
   EXPECT_FALSE(state.usable);
   EXPECT_EQ(state.reason, "there is no /dev/kvm");
   EXPECT_EQ(state.fix, "modprobe kvm_intel || modprobe kvm_amd");
-  EXPECT_NE(state.hint.find("nested virtualisation"), std::string::npos) << state.hint;
+  const KvmState without = judge({}, "somebody");
+  EXPECT_EQ(without.fix, "") << "no command makes a processor";
+  EXPECT_NE(without.hint.find("nested virtualisation"), std::string::npos) << without.hint;
 }
 
 TEST(Kvm, AForbiddenDeviceIsFixedByItsGroup) {
@@ -40,6 +46,16 @@ TEST(Kvm, ADeviceThatOnlyRootMayOpenIsNotTheHypervisorsToOpen) {
   const KvmState state = judge(findings, "");
   EXPECT_FALSE(state.usable);
   EXPECT_EQ(state.fix, "chmod 0666 /dev/kvm");
+}
+
+TEST(Kvm, NobodyIsToldToOpenADeviceThatHasNoProcessorBehindIt) {
+  KvmFindings findings = good();
+  findings.hardware = false;
+  findings.closed_to_others = true;
+  EXPECT_EQ(judge(findings, "").fix, "");
+  EXPECT_EQ(judge(findings, "").hint.find("chmod"), std::string::npos);
+  findings.open_error = EACCES;
+  EXPECT_EQ(judge(findings, "somebody").fix, "");
 }
 
 TEST(Kvm, ADeviceOfAnotherKindIsNoHypervisor) {

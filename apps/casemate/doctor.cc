@@ -73,9 +73,18 @@ Finding second_wall() {
           ""};
 }
 
+// Without a command at its end that has a line of its own.
+std::string_view found_before_fix(const Finding& finding) {
+  std::string_view found = finding.found;
+  if (finding.fix.empty() || !found.ends_with(finding.fix)) return found;
+  found.remove_suffix(finding.fix.size());
+  const std::size_t end = found.find_last_not_of(" :;");
+  return end == found.npos ? std::string_view(finding.found) : found.substr(0, end + 1);
+}
+
 std::string text_of(const Finding& finding) {
   std::string text = fmt::format("{:<9}{}: {}\n", to_string(finding.status), finding.name,
-                                 show_controls(finding.found));
+                                 show_controls(found_before_fix(finding)));
   if (!finding.fix.empty()) text += fmt::format("{:<9}mend: {}\n", "", show_controls(finding.fix));
   return text;
 }

@@ -286,7 +286,7 @@ Remedy remedy_for_groups(std::string_view mountinfo, std::string_view own_groups
   }
   return {.hint =
               "have whoever manages them give this user one (systemd: Delegate=yes; without it: "
-              "docs/operations.md)",
+              "\"As an ordinary user\" in docs/operations.md)",
           .command = ""};
 }
 

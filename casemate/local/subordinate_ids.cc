@@ -76,9 +76,35 @@ std::uint32_t first_free_id(std::string_view text) {
   return free;
 }
 
+bool maps_ids_to_spare(std::string_view map) {
+  while (!map.empty()) {
+    std::string_view line = take_until(map, '\n');
+    // The kernel aligns its numbers.
+    std::vector<std::uint32_t> numbers;
+    while (!line.empty()) {
+      if (const auto value = number(take_until(line, ' '))) numbers.push_back(*value);
+    }
+    // Id 0 is given to nobody.
+    if (numbers.size() == 3 && numbers[2] >= (numbers[0] == 0 ? 3U : 2U)) return true;
+  }
+  return false;
+}
+
 std::optional<Remedy> remedy_for_one_id() {
+  const auto read = [](const char* path) {
+    return sys::read_file_if_there(AT_FDCWD, path, kMaxFileBytes).value_or("");
+  };
   const uid_t user = geteuid();
-  if (user == 0) return std::nullopt;
+  if (user == 0) {
+    if (maps_ids_to_spare(read("/proc/self/uid_map")) &&
+        maps_ids_to_spare(read("/proc/self/gid_map"))) {
+      return std::nullopt;
+    }
+    return Remedy{.hint =
+                      "this root has no user ids to give away (/proc/self/uid_map): run as an "
+                      "ordinary user, or as a root to whom more are mapped",
+                  .command = ""};
+  }
   if (!is_there("newuidmap") || !is_there("newgidmap")) {
     Remedy remedy = install_package("uidmap");
     remedy.hint = "newuidmap and newgidmap, which give out more, are missing; " + remedy.hint;
@@ -89,9 +115,6 @@ std::optional<Remedy> remedy_for_one_id() {
   if (name.empty()) {
     return Remedy{.hint = "this user has no name, to which a range could be given", .command = ""};
   }
-  const auto read = [](const char* path) {
-    return sys::read_file_if_there(AT_FDCWD, path, kMaxFileBytes).value_or("");
-  };
   const std::uint32_t first =
       std::max(first_free_id(read("/etc/subuid")), first_free_id(read("/etc/subgid")));
   const std::string range = fmt::format("{}-{}", first, first + 65535);

@@ -21,8 +21,11 @@ std::optional<guest::IdRange> largest_range(std::string_view text, std::string_v
 // there is no range of users or none of groups. Never throws.
 std::optional<guest::SubordinateIds> subordinate_ids() noexcept;
 
-// How this user gets more ids than one. Absent where it was given them, as root is; that they can
-// be used is only seen by a keeper that does.
+// Whether the text of a uid_map or gid_map has two ids in a row beside 0.
+bool maps_ids_to_spare(std::string_view map);
+
+// How this user gets more ids than one. Absent where it was given them, as root mostly is; that
+// they can be used is only seen by a keeper that does.
 std::optional<Remedy> remedy_for_one_id();
 
 // The name of that user; empty where it has no entry anywhere.

@@ -33,6 +33,16 @@ TEST(SubordinateIds, PassOverLinesThatAreNone) {
   EXPECT_EQ(largest_range(":5:5\n", "", 1), std::nullopt) << "no name is nobody's name";
 }
 
+TEST(SubordinateIds, OfARootAreThoseThatAreMappedToIt) {
+  EXPECT_TRUE(maps_ids_to_spare("         0          0 4294967295\n"));
+  EXPECT_TRUE(
+      maps_ids_to_spare("         0       1000          1\n         1     100000          2\n"));
+  EXPECT_TRUE(maps_ids_to_spare("0 1000 3\n"));
+  EXPECT_FALSE(maps_ids_to_spare("0 1000 2\n"));
+  EXPECT_FALSE(maps_ids_to_spare("         0       1000          1\n"));
+  EXPECT_FALSE(maps_ids_to_spare(""));
+}
+
 TEST(SubordinateIds, AreFreeBehindAllThatWereGiven) {
   EXPECT_EQ(first_free_id(""), 100000U);
   EXPECT_EQ(first_free_id("ann:100000:65536\nbob:231072:65536\ncarl:165536:65536\n"), 296608U);

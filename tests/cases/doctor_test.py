@@ -17,8 +17,8 @@ FILTER = Path(__file__).with_name("outer_filter.py")
 
 
 class Doctor(Case):
-    def doctor(self, *words):
-        return self.run_argv([PROGRAM, "doctor", *words])
+    def doctor(self, *words, **how):
+        return self.run_argv([PROGRAM, "doctor", *words], **how)
 
     def test_on_a_whole_machine_nothing_is_missing(self):
         result = self.doctor()
@@ -40,6 +40,24 @@ class Doctor(Case):
         for record in records:
             self.assertEqual(list(record), ["name", "status", "found", "fix"])
             self.assertIn(record["status"], ("ok", "weaker"))
+
+    def test_what_the_user_chose_and_cannot_be_used_is_missing_also_where_another_backend_works(self):
+        self.state.mkdir()
+        for prepare in (lambda: self.state.chmod(0o777), lambda: (self.state.rmdir(), self.state.write_text(""))):
+            prepare()
+            result = self.doctor("--json")
+            linux = result.json[0]
+            self.assertEqual((result.status, linux["name"], linux["status"]), (1, "linux", "missing"), result)
+            self.assertIn("state directory", linux["found"])
+
+    def test_a_command_that_mends_is_printed_once(self):
+        self.state.mkdir()
+        self.state.chmod(0o777)
+        result = self.doctor(env={"CASEMATE_MICROVM_KERNEL": "/nowhere"})
+        commands = [line.partition("mend: ")[2] for line in result.text.splitlines() if " mend: " in line]
+        self.assertTrue(commands, result)
+        for command in commands:
+            self.assertEqual(result.text.count(command), 1, result.text)
 
     def test_it_takes_options_only(self):
         self.assertRefused(self.doctor("linux"), "InvalidArgument", "'linux'")
@@ -284,6 +302,16 @@ class Lacks(Case):
         self.assertEqual(result.status, 1, result)
         self.assertIn("a user for programs that is not the machine's root", result.text)
         self.assertIn("run as an ordinary user", result.text)
+        self.assertRegex(result.text, "(?m)^weaker   user ids: ")
+
+    def test_the_state_directory_of_another_user_is_never_given_away(self):
+        machine = Machine(self)
+        place = machine.dir / "roots"
+        machine.root(f"mkdir -m 700 {place}")
+        _, found = machine.doctor("env", f"CASEMATE_STATE_DIR={place}")
+        self.assertEqual((found["linux"]["status"], found["linux"]["fix"]), ("missing", None), found)
+        self.assertIn("belongs to user 0 with mode 700", found["linux"]["found"])
+        self.assertNotIn("install -d", found["linux"]["found"])
 
 
 if __name__ == "__main__":

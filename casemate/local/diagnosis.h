@@ -21,14 +21,14 @@ struct Remedy {
   friend bool operator==(const Remedy&, const Remedy&) = default;
 };
 
+// The same of what this user chose or keeps for Casemate, its state directory: not of something
+// that this machine lacks.
+struct StateRemedy : Remedy {};
+
 // Debian's package of that name; `options` are apt-get's. The command asks nothing back, and knows
 // of packages also where no list of them has been read yet. Where there is no apt-get it is empty,
 // and the hint names the package.
 Remedy install_package(std::string_view package, std::string_view options = {});
-
-// The same of what this user chose or keeps for Casemate, its state directory: not of something
-// that this machine lacks.
-struct StateRemedy : Remedy {};
 
 // What of this machine, and of what this process was started in, decides whether namespaces are to
 // be had. Read when something failed, never before.

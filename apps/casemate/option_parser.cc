@@ -134,14 +134,18 @@ bool asks_for(std::string_view flag, std::span<const char* const> words,
 
 std::string nearest_or(std::string_view text, std::span<const std::string_view> candidates,
                        std::string_view otherwise) {
-  const auto near = nearest_spelling(text, candidates);
-  return near ? fmt::format("the nearest is {}", *near) : std::string(otherwise);
+  const auto nearest = least_distant(text, candidates);
+  if (!nearest) return std::string(otherwise);
+  std::string said = fmt::format("the nearest is {}", nearest->text);
+  if (!nearest->is_near && !otherwise.empty()) said += fmt::format("; {}", otherwise);
+  return said;
 }
 
 std::string nearest_of(std::string_view text, std::span<const std::string_view> candidates) {
-  const auto near = nearest_spelling(text, candidates);
-  return fmt::format("{}{}", near ? fmt::format("the nearest is {}, of: ", *near) : "give one of: ",
-                     fmt::join(candidates, ", "));
+  const auto nearest = least_distant(text, candidates);
+  return fmt::format(
+      "{}{}", nearest ? fmt::format("the nearest is {}, of: ", nearest->text) : "give one of: ",
+      fmt::join(candidates, ", "));
 }
 
 std::string_view one_of(std::string_view option, std::string_view text,

@@ -91,9 +91,9 @@ class ParsedLine {
 // Takes `words` (behind the verb) apart. `--name value` and `--name=value` are the same; a value
 // may be empty and may begin with a dash; `-` is an operand; `--help`
 // (or `-h`) is a flag of every table.
-// Throws `InvalidArgument`, one line, for an unknown option (naming the nearest one, if one is
-// near), a missing value, a value for a flag, and a second value where one is allowed.
-// `trailing` is `VerbSpec::trailing`: an unknown option behind an operand may be of that.
+// Throws `InvalidArgument`, one line, for an unknown option (naming the nearest one), a missing
+// value, a value for a flag, and a second value where one is allowed. `trailing` is
+// `VerbSpec::trailing`: an unknown option behind an operand may be of that.
 ParsedLine parse_line(std::span<const char* const> words, std::span<const OptionSpec> options,
                       std::string_view trailing = {});
 
@@ -102,15 +102,15 @@ ParsedLine parse_line(std::span<const char* const> words, std::span<const Option
 bool asks_for(std::string_view flag, std::span<const char* const> words,
               std::span<const OptionSpec> options);
 
-// "the nearest is X" of the candidates by `nearest_spelling`, or `otherwise` when none is near.
+// "the nearest is X" of the candidates, and `otherwise` behind it when it is not near.
 std::string nearest_or(std::string_view text, std::span<const std::string_view> candidates,
                        std::string_view otherwise);
 
-// The nearest, if one is near, and all of them.
+// The nearest and all of them.
 std::string nearest_of(std::string_view text, std::span<const std::string_view> candidates);
 
 // `text` when it is one of `candidates`; otherwise throws `InvalidArgument` that names the option,
-// the text, the nearest candidate (if one is near) and all of them.
+// the text, the nearest candidate and all of them.
 std::string_view one_of(std::string_view option, std::string_view text,
                         std::span<const std::string_view> candidates);
 

@@ -186,25 +186,32 @@ bool is_cut_short(std::string_view text, std::string_view word) {
 
 }  // namespace
 
-std::optional<std::string_view> nearest_spelling(std::string_view text,
-                                                 std::span<const std::string_view> valid) {
+std::optional<NearSpelling> least_distant(std::string_view text,
+                                          std::span<const std::string_view> valid) {
   // Longer than any word of ours: not a slip of the finger, and not worth the quadratic work.
   constexpr std::size_t kLongestWord = 64;
   if (text.empty() || text.size() > kLongestWord) {
     return std::nullopt;
   }
-  std::optional<std::string_view> nearest;
+  std::optional<NearSpelling> nearest;
   std::size_t least = 0;
   for (const std::string_view candidate : valid) {
     const std::size_t distance = is_cut_short(text, candidate) ? 1 : edit_distance(text, candidate);
     // A third of the word mistyped is still that word; of one of a letter or two, nothing is left.
     const bool close = distance <= std::max(text.size(), candidate.size()) / 3;
-    if (close && (!nearest || distance < least)) {
-      nearest = candidate;
+    if (!nearest || (close && !nearest->is_near) ||
+        (close == nearest->is_near && distance < least)) {
+      nearest = NearSpelling{candidate, close};
       least = distance;
     }
   }
   return nearest;
+}
+
+std::optional<std::string_view> nearest_spelling(std::string_view text,
+                                                 std::span<const std::string_view> valid) {
+  const auto nearest = least_distant(text, valid);
+  return nearest && nearest->is_near ? std::optional(nearest->text) : std::nullopt;
 }
 
 std::string_view to_string(Isolation value) { return spelling_of(kIsolations, value); }

@@ -121,6 +121,15 @@ bool meets_floor(Isolation declared, Isolation floor);
 std::optional<std::string_view> nearest_spelling(std::string_view text,
                                                  std::span<const std::string_view> valid);
 
+// The spelling of `valid` that `text` differs least from, and whether it was probably meant. Absent
+// where there is none, or `text` is empty or longer than any.
+struct NearSpelling {
+  std::string_view text;
+  bool is_near = false;
+};
+std::optional<NearSpelling> least_distant(std::string_view text,
+                                          std::span<const std::string_view> valid);
+
 using CapabilitySet = std::set<Capability>;
 
 // {exec, files_in}: what a spec requires and a backend offers when neither says.

@@ -290,7 +290,8 @@ TEST(NamedFilesStore, TakesRegularFilesOnlyAndNeverBlocks) {
                                     {"link", scratch / "link"},
                                     {"socket", scratch / "socket"},
                                     {"device", "/dev/zero"},
-                                    {"missing", scratch / "missing"}});
+                                    {"missing", scratch / "missing"},
+                                    {"other", scratch / "missing"}});
   EXPECT_EQ(errno_of([&] { store.read("directory", 10); }), EISDIR);
   EXPECT_EQ(errno_of([&] { store.read("fifo", 10); }), EINVAL);
   EXPECT_EQ(errno_of([&] { store.read("link", 10); }), EINVAL);
@@ -298,7 +299,9 @@ TEST(NamedFilesStore, TakesRegularFilesOnlyAndNeverBlocks) {
   EXPECT_EQ(errno_of([&] { store.read("device", 10); }), EINVAL);
   EXPECT_EQ(errno_of([&] { store.read("missing", 10); }), ENOENT);
   EXPECT_THAT(expect_refusal<SandboxFileError>([&] { store.read("missing", 10); }),
-              HasSubstr("missing=" + (scratch / "missing").native()));
+              HasSubstr("\"" + (scratch / "missing").native() + "\""));
+  EXPECT_THAT(expect_refusal<SandboxFileError>([&] { store.read("other", 10); }),
+              HasSubstr("other=" + (scratch / "missing").native()));
 }
 
 // IN-10

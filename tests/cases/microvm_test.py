@@ -171,20 +171,24 @@ class Machines(MachineCase):
         store = self.dir / "store"
         for directory in (store, store / "boot"):
             directory.mkdir(mode=0o700)
-        # Of another build, and of another that is in use too.
+        # Of another build, and of another that is in use too, as the last look found them.
+        used, looked = 1_000_000_000, {}
         for name, days in (("old.kernel", 15), ("other.kernel", 13)):
             (store / "boot" / name).write_text("kernel")
-            os.utime(store / "boot" / name, (time.time() - days * 86400,) * 2)
+            os.utime(store / "boot" / name, (used, used))
+            looked[name] = [used, days * 86400]
+        (store / "boot/.idle.json").write_text(json.dumps(
+            {"boot": "another", "running": 0, "wall": int(time.time()), "things": looked}))
         result = self.verb("doctor", env={"CASEMATE_IMAGE_DIR": str(store)}, limit=300)
         self.assertRegex(result.text, r"microvm.*qemu microvm", result)
-        booted = sorted(path.name for path in (store / "boot").iterdir())
+        booted = sorted(path.name for path in (store / "boot").iterdir() if not path.name.startswith("."))
         self.assertEqual([name[64:] for name in booted if len(name) > 64], [".initrd", ".kernel"], "no machine was started")
         self.assertEqual([name for name in booted if len(name) <= 64], ["other.kernel"])
         self.assertFalse((store / "machines").exists())
 
     def test_nothing_is_left_beside_what_is_kept(self):
         self.machine("pass")
-        kept = {folder: sorted(p.name for p in (self.shared / "store" / folder).iterdir())
+        kept = {folder: sorted(p.name for p in (self.shared / "store" / folder).iterdir() if p.name != ".idle.json")
                 for folder in ("boot", "packed", "machines")}
         self.assertEqual([name.rpartition(".")[2] for name in kept["boot"]], ["initrd", "kernel"], kept)
         (packed,), (saved,) = kept["packed"], kept["machines"]

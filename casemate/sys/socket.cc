@@ -179,11 +179,14 @@ bool try_send(int socket, std::span<const char> bytes, Blocking blocking) noexce
 }
 
 ssize_t receive_patiently(int socket, msghdr& message, int flags) {
-  ssize_t got = -1;
-  do {
-    got = recvmsg(socket, &message, flags);
-  } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
-  return got;
+  for (bool was_reset = false;;) {
+    const ssize_t got = recvmsg(socket, &message, flags);
+    if (got >= 0) return got;
+    // gVisor's kernel tells of it for ever.
+    const bool again = errno == EINTR || (errno == ECONNRESET && !was_reset);
+    if (!again) return got;
+    was_reset |= errno == ECONNRESET;
+  }
 }
 
 ReceivedMessage receive_message(int socket, std::span<char> buffer, Blocking blocking) {
@@ -198,6 +201,7 @@ ReceivedMessage receive_message(int socket, std::span<char> buffer, Blocking blo
   ReceivedMessage received;
   const ssize_t got = receive_patiently(socket, message, flags);
   if (got < 0) {
+    if (errno == ECONNRESET) return received;
     if (errno != EAGAIN || blocking == Blocking::yes) throw_errno("recvmsg");
     received.would_block = true;
     return received;
@@ -219,10 +223,13 @@ ReceivedMessage receive_message(int socket, std::span<char> buffer, Blocking blo
 
 ReceivedBytes receive_bytes(int socket, std::span<char> buffer, Blocking blocking) {
   const int flags = blocking == Blocking::no ? MSG_DONTWAIT : 0;
-  while (true) {
+  for (bool was_reset = false;;) {
     const ssize_t got = recv(socket, buffer.data(), buffer.size(), flags);
     if (got >= 0) return {.bytes = static_cast<std::size_t>(got)};
     if (errno == EAGAIN) return {.bytes = 0, .would_block = true};
+    // As in `receive_patiently`.
+    if (errno == ECONNRESET && was_reset) return {};
+    was_reset |= errno == ECONNRESET;
     if (errno != EINTR && errno != ECONNRESET) throw_errno("recv");
   }
 }

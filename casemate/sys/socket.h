@@ -84,8 +84,8 @@ struct ReceivedMessage {
   std::vector<UniqueFd> descriptors;
 };
 
-// As recvmsg(2), which is tried again after a signal, and after a reset: the kernel tells of that
-// once, before what the peer had sent, where it ended with something of ours unread.
+// As recvmsg(2), which is tried again after a signal, and once after a reset: Linux tells of that
+// before what the peer had sent, where it ended with something of ours unread.
 ssize_t receive_patiently(int socket, msghdr& message, int flags);
 
 // Receives up to `buffer.size()` bytes and the descriptors that came with them. A reset by the peer

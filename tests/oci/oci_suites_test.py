@@ -158,14 +158,18 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.casemate("rm", "--all").returncode, 0)
         self.assertEqual([path.name for path in self.dir.iterdir() if path.name.startswith("state")], [])
 
-    def test_the_directory_of_the_environment_may_be_relative_and_end_in_a_slash(self):
+    def test_the_directory_of_the_environment_may_end_in_a_slash_and_is_not_relative(self):
         program = self.dir / "program.py"
         program.write_text("print(1)")
-        environment = {**self.with_runtime("crun"), "CASEMATE_STATE_DIR": str(self.dir / "state").lstrip("/") + "/"}
+        environment = {**self.with_runtime("crun"), "CASEMATE_STATE_DIR": str(self.dir / "state") + "/"}
         result = self.casemate("run", "--backend", "oci", program, **environment)
         self.assertEqual((result.returncode, result.stdout), (0, "1\n"), result)
         self.assertTrue((self.dir / "state-oci" / "sandboxes").is_dir())
         self.assertFalse((self.dir / "state").exists())
+        relative = environment | {"CASEMATE_STATE_DIR": "state"}
+        refused = self.casemate("run", "--backend", "oci", program, **relative)
+        self.assertEqual(refused.returncode, 125, refused)
+        self.assertIn("ConfigInvalid: CASEMATE_STATE_DIR is 'state', a relative path", refused.stderr)
 
     def test_every_probe_of_the_conformance_suite_passes(self):
         for name in RUNTIMES:

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -51,8 +52,10 @@ class ImageSoak : public testing::Test {
     return options;
   }
   std::size_t entries_in(const char* name) const {
-    return static_cast<std::size_t>(
-        std::distance(fs::directory_iterator(scratch_ / "store" / name), fs::directory_iterator()));
+    // Beside how long they were unused.
+    return static_cast<std::size_t>(std::count_if(
+        fs::directory_iterator(scratch_ / "store" / name), fs::directory_iterator(),
+        [](const fs::directory_entry& entry) { return entry.path().filename() != ".idle.json"; }));
   }
 
   Scratch scratch_;

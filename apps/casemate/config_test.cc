@@ -64,7 +64,8 @@ std::string run_refusal(std::string_view text, const std::vector<const char*>& w
 
 TEST(Config, RefusesAnUnknownTableOrKeyWithLineAndTheNearest) {
   EXPECT_EQ(refusal("\n[rnu]\n"), "/c.toml:2: unknown key 'rnu'; the nearest is run");
-  EXPECT_THAT(refusal("[lxc]\n"), StartsWith("/c.toml:1: unknown key 'lxc'; the nearest is run; there are: run, "));
+  EXPECT_THAT(refusal("[lxc]\n"),
+              StartsWith("/c.toml:1: unknown key 'lxc'; the nearest is run; there are: run, "));
   EXPECT_EQ(refusal("[run]\npids = 9\ntimeuot = 3"),
             "/c.toml:3: unknown key 'timeuot' in [run]; the nearest is timeout");
   EXPECT_EQ(refusal("[backends]\njsn = true"),

@@ -20,14 +20,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::vector<pid_t> children_of(pid_t process) {
-  const std::string self = std::to_string(process);
-  std::ifstream file("/proc/" + self + "/task/" + self + "/children");
-  std::vector<pid_t> found;
-  for (pid_t child = 0; file >> child;) found.push_back(child);
-  return found;
-}
-
 // Of a keeper; -1 where none waits.
 pid_t spare_of(pid_t keeper) {
   for (const pid_t child : children_of(keeper)) {

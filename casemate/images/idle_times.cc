@@ -8,14 +8,12 @@
 #include <cstddef>
 #include <exception>
 #include <map>
-#include <memory>
 #include <optional>
 
 #include "casemate/base/json.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
 #include "casemate/sys/staged_file.h"
-#include "casemate/sys/unique_fd.h"
 
 namespace casemate::images {
 namespace {
@@ -129,13 +127,6 @@ IdleTimes::IdleTimes(int directory, const std::vector<UsedThing>& things, second
                                         {"things", std::move(known)}});
 }
 
-void IdleTimes::write() const {
-  sys::StagedFile file(
-      std::make_shared<const sys::UniqueFd>(sys::open_at(directory_, ".", O_RDONLY | O_DIRECTORY)));
-  file.write({record_.data(), record_.size()});
-  file.sync();
-  file.replace(kIdleTimesName);
-  file.keep();
-}
+void IdleTimes::write() const { sys::replace_whole_file(directory_, kIdleTimesName, record_); }
 
 }  // namespace casemate::images

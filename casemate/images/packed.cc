@@ -218,6 +218,7 @@ void discard_packed(int store, std::string_view identity) {
 void sweep_packed(int store, const std::function<std::vector<std::string>()>& identities) {
   const UniqueFd directory(openat(store, kPart, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!directory) return;
+  sys::claim_staging(directory.get());
   std::vector<std::string> left;
   for (std::string& name : sys::list_directory_at(directory.get(), ".")) {
     if (name.starts_with(kOfStore)) left.push_back(std::move(name));

@@ -138,6 +138,7 @@ void StoreDirectory::sweep() const {
   for (const std::string& name : sys::list_directory_at(trash_.get(), ".")) {
     remove_entry(trash_.get(), name);
   }
+  for (const UniqueFd* part : {&root_, &references_}) sys::claim_staging(part->get());
 }
 
 void StoreDirectory::discard_image(const std::string& name) const {

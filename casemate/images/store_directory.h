@@ -38,7 +38,7 @@ class StoreDirectory {
   // `std::system_error`.
   sys::UniqueFd lock(const std::string& name, const CallControl& control) const;
 
-  // Removes what killed processes left in new/ and trash/. Throws `std::system_error`.
+  // Removes what killed processes left. Throws `std::system_error`.
   void sweep() const;
 
   // Moves `images/NAME` out of sight and removes it.

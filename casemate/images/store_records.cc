@@ -1,13 +1,11 @@
 #include "casemate/images/store_records.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cerrno>
 #include <exception>
-#include <memory>
 #include <utility>
 
 #include "casemate/base/digest.h"
@@ -95,13 +93,7 @@ void write_reference(int references, const std::string& text, const std::string&
   if (const auto before = read_reference(references, text); before == id) return;
   // Paths may be no UTF-8; the file's name tells them apart all the same.
   const json::object record{{"reference", replace_invalid_utf8(text)}, {"image", id}};
-  sys::StagedFile file(
-      std::make_shared<const sys::UniqueFd>(sys::open_at(references, ".", O_RDONLY | O_DIRECTORY)));
-  const std::string bytes = serialise_json(record);
-  file.write({bytes.data(), bytes.size()});
-  file.sync();
-  file.replace(file_of(text));
-  file.keep();
+  sys::replace_whole_file(references, file_of(text), serialise_json(record));
 }
 
 std::optional<std::string> read_reference(int references, const std::string& text) {

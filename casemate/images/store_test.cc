@@ -360,6 +360,18 @@ TEST_F(Store, WhatAKilledImporterLeftIsSweptAndWhatALiveOneMakesIsNot) {
   close(ready[1]);
 }
 
+TEST_F(Store, FilesThatKilledProcessesWereWritingAreSweptWhereverTheStoreWrites) {
+  ImageStore store(options());
+  EXPECT_TRUE(store.list().empty());
+  for (const char* part : {"", "references", "packed"}) {
+    const fs::path path = directory() / part;
+    fs::create_directories(path);
+    write_test_file(path / ".casemate-0123456789abcdef", "half");
+    EXPECT_TRUE(store.list().empty());
+    EXPECT_FALSE(fs::exists(path / ".casemate-0123456789abcdef")) << path;
+  }
+}
+
 TEST_F(Store, AStopRequestLeavesNothing) {
   image_.write_oci_layout(scratch_ / "layout");
   std::stop_source source;

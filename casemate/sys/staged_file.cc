@@ -67,6 +67,14 @@ std::string temporary_name() {
 
 bool lacks_support(int error) { return error == EINVAL || error == ENOSYS || error == EOPNOTSUPP; }
 
+std::shared_ptr<const UniqueFd> open_again(int directory) {
+  UniqueFd opened(openat(directory, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!opened) {
+    throw_errno("open a directory");
+  }
+  return std::make_shared<const UniqueFd>(std::move(opened));
+}
+
 // Links the unnamed file behind `fd`. -1 with errno.
 int link_unnamed(int fd, int directory, const std::string& name) {
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
@@ -290,11 +298,7 @@ UniqueFd claim_staging(int directory) noexcept try {
 bool write_whole_file(int directory, const std::string& name, mode_t mode,
                       const std::function<void(int file)>& fill) {
   const UniqueFd claim = claim_staging(directory);
-  UniqueFd own(openat(directory, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!own) {
-    throw_errno("open a directory");
-  }
-  StagedFile file(std::make_shared<const UniqueFd>(std::move(own)));
+  StagedFile file(open_again(directory));
   fill(file.get());
   file.set_mode(mode);
   file.sync();
@@ -309,6 +313,15 @@ bool write_whole_file(int directory, const std::string& name, mode_t mode,
   sync_directory(directory);
   file.keep();
   return true;
+}
+
+void replace_whole_file(int directory, const std::string& name, std::string_view bytes) {
+  const UniqueFd claim = claim_staging(directory);
+  StagedFile file(open_again(directory));
+  file.write({bytes.data(), bytes.size()});
+  file.sync();
+  file.replace(name);
+  file.keep();
 }
 
 void sync_directory(int directory) {

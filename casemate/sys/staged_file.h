@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "casemate/sys/owner_process.h"
 #include "casemate/sys/unique_fd.h"
@@ -78,6 +79,11 @@ UniqueFd claim_staging(int directory) noexcept;
 // removes the next time. Throws `std::system_error`.
 bool write_whole_file(int directory, const std::string& name, mode_t mode,
                       const std::function<void(int file)>& fill);
+
+// Has `name` in `directory` be a file of these bytes, on the disk, instead of what has that name.
+// Thrown at, what was there stays. What a kill leaves, `claim_staging` removes the next time.
+// Throws `std::system_error`.
+void replace_whole_file(int directory, const std::string& name, std::string_view bytes);
 
 // Makes names given in `directory` last through a power failure. Quiet where the file system has
 // no such thing or the directory may not be opened for reading.

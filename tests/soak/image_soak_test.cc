@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "casemate/images/packed.h"
 #include "casemate/images/store.h"
@@ -51,6 +52,14 @@ class ImageSoak : public testing::Test {
     options.directory = (scratch_ / "store").native();
     return options;
   }
+  // Names of files that were being written, anywhere in the store.
+  std::vector<std::string> staged() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::recursive_directory_iterator(scratch_ / "store")) {
+      if (entry.path().filename().native().starts_with(".casemate-")) found.push_back(entry.path());
+    }
+    return found;
+  }
   std::size_t entries_in(const char* name) const {
     // Beside how long they were unused.
     return static_cast<std::size_t>(std::count_if(
@@ -79,6 +88,7 @@ TEST_F(ImageSoak, AnImporterThatIsKilledAtAnySystemCallLeavesAWholeImageOrNone) 
     ImageStore store(options());
     const auto found = store.list();
     EXPECT_EQ(entries_in("new") + entries_in("trash"), 0U) << "after a sweep, at step " << step;
+    EXPECT_THAT(staged(), testing::IsEmpty()) << "after a sweep, at step " << step;
     EXPECT_EQ(entries_in("images"), found.size()) << "one without a record, at step " << step;
     (found.empty() ? did_not_come : came) = true;
     // Whatever there was: it can be run from, and removed.
@@ -117,6 +127,7 @@ TEST_F(ImageSoak, APackerThatIsKilledAtAnySystemCallLeavesAWholeFileOrNone) {
     ASSERT_TRUE(wait_for_descendants(20)) << step;
     ImageStore store(options());
     const std::size_t images = store.list().size();
+    EXPECT_THAT(staged(), testing::IsEmpty()) << "after a sweep, at step " << step;
     const bool was_begun = fs::exists(scratch_ / "store/packed");
     if (was_begun) {
       std::size_t of_images = 0;

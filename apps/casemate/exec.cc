@@ -16,6 +16,7 @@
 
 #include "apps/casemate/config.h"
 #include "apps/casemate/console.h"
+#include "apps/casemate/kept_sandboxes.h"
 #include "apps/casemate/refusal.h"
 #include "apps/casemate/stop_requests.h"
 #include "apps/casemate/values.h"
@@ -26,7 +27,6 @@
 #include "casemate/core/errors.h"
 #include "casemate/core/sandbox.h"
 #include "casemate/kinds/codeact/notes.h"
-#include "casemate/kinds/codeact/spec.h"
 
 namespace casemate::app {
 
@@ -77,17 +77,16 @@ ExecOptions read_exec_options(const ParsedLine& line) {
 
 std::shared_ptr<Sandbox> find_sandbox(const Config& config, const Log& log, const SandboxKey& key,
                                       const CallControl& control) {
+  NotLookedAt missed;
   for (const auto& backend : make_backends(config, log)) {
-    try {
-      return backend->attach(key, kCodeactKind, control);
-    } catch (const NoSuchSandbox&) {
-      // Another backend may have it.
-    }
+    if (auto found = kept_in(*backend, key, control, missed)) return found;
   }
+  const std::string what = fmt::format(
+      "no sandbox is kept for scope '{}', thread '{}', agent '{}'", escape_for_display(key.scope),
+      escape_for_display(key.thread_id), escape_for_display(key.agent_dir));
+  if (!missed.empty()) throw missed.refusal(what + " elsewhere");
   throw NoSuchSandbox(
-      fmt::format("no sandbox is kept for scope '{}', thread '{}', agent '{}'",
-                  escape_for_display(key.scope), escape_for_display(key.thread_id),
-                  escape_for_display(key.agent_dir)),
+      what,
       "`casemate run --keep` with this key leaves one; `casemate ls` lists those that there are");
 }
 
@@ -121,7 +120,8 @@ constexpr VerbSpec kExecVerb = {
         "that kept it said.\n"
         "\n"
         "Exit status: as `casemate run`'s; 125 (NoSuchSandbox) when no sandbox lives under the "
-        "key.",
+        "key; 125 also\n"
+        "when those of a backend could not be looked at and none of the others has it.",
     .options = kOptions,
     .operands = ValueForm::path,
     .offered_operands = {},

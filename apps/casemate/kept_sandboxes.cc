@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "casemate/core/errors.h"
+#include "casemate/kinds/codeact/spec.h"
 
 namespace casemate::app {
 
@@ -31,6 +32,20 @@ std::vector<SandboxRecord> list_of(SandboxBackend& backend, NotLookedAt& missed)
   } catch (const SandboxError& error) {
     missed.add(backend.declarations().name, error);
     return {};
+  }
+}
+
+std::shared_ptr<Sandbox> kept_in(SandboxBackend& backend, const SandboxKey& key,
+                                 const CallControl& control, NotLookedAt& missed) {
+  try {
+    return backend.attach(key, kCodeactKind, control);
+  } catch (const NoSuchSandbox&) {
+    return nullptr;
+  } catch (const SandboxCancelled&) {
+    throw;
+  } catch (const SandboxError& error) {
+    missed.add(backend.declarations().name, error);
+    return nullptr;
   }
 }
 

@@ -3,6 +3,7 @@
 // Looking for sandboxes in several backends, of which one that cannot be asked keeps nobody from
 // the others'.
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,5 +31,10 @@ class NotLookedAt {
 
 // What the backend lists; nothing where it cannot, which is added to `missed` then.
 std::vector<SandboxRecord> list_of(SandboxBackend& backend, NotLookedAt& missed);
+
+// The sandbox that a run with --keep left there under that key; null where there is none, and where
+// the backend cannot tell, which is added to `missed` then. Throws `SandboxCancelled`.
+std::shared_ptr<Sandbox> kept_in(SandboxBackend& backend, const SandboxKey& key,
+                                 const CallControl& control, NotLookedAt& missed);
 
 }  // namespace casemate::app

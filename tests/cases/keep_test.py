@@ -331,6 +331,15 @@ class UnusableState(Kept):
                 self.assertRefused(result, *unseen)
                 self.assertEqual(result.text, f"removed { {'b': 1, 'none': 0, '--all': 2}[words[-1]] }\n")
 
+    def test_a_command_finds_the_sandbox_that_another_backend_keeps(self):
+        self.keep("print(1)", "a")
+        result = self.verb("exec", "--thread", "a", "--", "echo", "found")
+        self.assertEqual((result.status, result.text, result.err), (0, "found\n", ""), result)
+        result = self.verb("exec", "--thread", "b", "--", "echo", "found")
+        self.assertRefused(result, "SandboxUnavailable",
+                           "no sandbox is kept for scope 'cli', thread 'b', agent 'default' elsewhere",
+                           "sandboxes of backend linux could not be looked at", "mode 777")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -3,23 +3,32 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "casemate/base/digest.h"
 #include "casemate/guest/agent/guest_program.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
+#include "casemate/sys/without_call_test.h"
+#include "tests/linux/linux_test.h"
+#include "tests/support/scratch.h"
 
 namespace casemate::linux_tests {
 namespace {
@@ -29,7 +38,9 @@ using guest::KeeperAnswer;
 
 class Keeper : public testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { start(); }
+
+  void start() {
     auto [ours, keepers] = sys::socket_pair(sys::SocketType::seqpacket);
     const sys::UniqueFd program = guest::make_guest_program_file();
     const pid_t child = fork();
@@ -84,6 +95,40 @@ TEST_F(Keeper, RefusesWhatItDoesNotUnderstandAndGoesOn) {
   const std::string large(sizeof value + 1, '\0');
   EXPECT_EQ(ask(large.data(), large.size()).error, EPROTO);
   EXPECT_EQ(ask(&value, sizeof value).number, 5U);
+}
+
+// The keeper of a test becomes a child of this process, which can wait for its end.
+class KeeperThatIsWaitedFor : public Keeper {
+ protected:
+  void SetUp() override { prctl(PR_SET_CHILD_SUBREAPER, 1); }
+  void TearDown() override { prctl(PR_SET_CHILD_SUBREAPER, 0); }
+};
+
+TEST_F(KeeperThatIsWaitedFor, LeavesNothingOfASandboxWhoseEndItCouldNotHear) {
+  const std::vector<pid_t> before = children_of(getpid());
+  // Its own descriptors, the first of which it waits for, are below 8, and a sandbox's above.
+  sys::without_call(SYS_epoll_ctl, ENOMEM, 8,
+                    [&] { sys::without_call(SYS_epoll_ctl, ENOMEM, 16, [&] { start(); }); });
+  std::vector<pid_t> keepers = children_of(getpid());
+  std::erase_if(keepers, [&](pid_t child) { return std::ranges::count(before, child) != 0; });
+  ASSERT_EQ(keepers.size(), 1U);
+  const Scratch scratch;
+  const std::filesystem::path place = scratch / "sandbox";
+  std::filesystem::create_directory(place);
+  const sys::UniqueFd directory(open(place.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  auto [lease, sandboxes_end] = sys::socket_pair(sys::SocketType::stream);
+  CreateSandbox value = request();
+  const KeeperAnswer answer =
+      ask(&value, sizeof value, std::array{directory.get(), sandboxes_end.get()});
+  EXPECT_EQ(answer.error, ENOMEM) << answer.text;
+  EXPECT_EQ(children_of(keepers[0]), std::vector<pid_t>{}) << "nobody reaped it";
+  EXPECT_FALSE(std::filesystem::exists(place));
+  const guest::GiveUpSandbox nobody_wants_it{.number = value.number};
+  EXPECT_EQ(ask(&nobody_wants_it, sizeof nobody_wants_it).error, ECANCELED);
+  host_.reset();
+  EXPECT_TRUE(wait_until_gone(keepers[0])) << "it waits for the end of what has ended";
+  kill(keepers[0], SIGKILL);
+  waitpid(keepers[0], nullptr, 0);
 }
 
 TEST(GuestProgram, DoesNothingWhenItIsStartedByHand) {

@@ -34,11 +34,11 @@
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent/keeper_request.h"
 #include "casemate/guest/agent/keeper_words.h"
+#include "casemate/guest/agent/kept_directory.h"
 #include "casemate/guest/agent/starter.h"
 #include "casemate/guest/agent/strays.h"
 #include "casemate/sys/cgroup.h"
 #include "casemate/sys/error.h"
-#include "casemate/sys/file.h"
 #include "casemate/sys/process.h"
 #include "casemate/sys/socket.h"
 
@@ -276,17 +276,6 @@ class Keeper {
     }
   }
 
-  static bool is_published(int directory) {
-    try {
-      const std::optional<std::string> path = sys::path_of(directory);
-      if (!path) return false;
-      const std::string_view parent = std::string_view(*path).substr(0, path->rfind('/'));
-      return parent.ends_with(std::string("/") + kPublishedName);
-    } catch (const std::system_error&) {
-      return true;
-    }
-  }
-
   void create(const CreateSandbox& request, std::vector<UniqueFd> descriptors) {
     quiet_.reset();
     starter_->get_ready();
@@ -316,13 +305,25 @@ class Keeper {
     } catch (...) {
       kept.answered = true;  // by the caller
       timed_starts_.erase(kept.number);
-      // Neither was waited for yet, so both numbers are theirs.
-      for (const pid_t pid : {kept.pid, kept.runtime_pid}) {
-        if (pid > 0) kill(pid, SIGKILL);
-      }
-      kept.doomed = true;
+      end_unheard(kept);
+      sandboxes_.erase(request.number);
       throw;
     }
+  }
+
+  // One of which no event may ever tell.
+  void end_unheard(KeptSandbox& sandbox) {
+    // Neither was waited for yet, so both numbers are theirs.
+    for (const pid_t pid : {sandbox.pid, sandbox.runtime_pid}) {
+      if (pid <= 0) continue;
+      kill(pid, SIGKILL);
+      reap(pid);
+    }
+    close_awaited(sandbox.process);
+    close_awaited(sandbox.runtime);
+    close_awaited(sandbox.status);
+    if (sandbox.runtime_pid > 0) end_strays();
+    bury(sandbox);
   }
 
   void know_agent(KeptSandbox& sandbox) {
@@ -410,21 +411,6 @@ class Keeper {
   void settle(KeptSandbox& sandbox, int error, const char* text) {
     timed_starts_.erase(sandbox.number);
     if (!std::exchange(sandbox.answered, true)) answer(sandbox.number, error, text);
-  }
-
-  // Where it is now, under whatever name a dispose or a sweep has given it. Files first: a name
-  // that another sandbox took in between stays, because its directory is not empty.
-  static void remove_directory(int directory) {
-    for (const char* name : {kAgentSocketName, kLeaseSocketName, kBusyLockName, kNextRecordName,
-                             kRecordName, kContainerConfigName, kMachinePlanName}) {
-      unlinkat(directory, name, 0);
-    }
-    try {
-      while (const std::optional<std::string> path = sys::path_of(directory)) {
-        if (rmdir(path->c_str()) == 0 || errno != ENOENT) return;
-      }
-    } catch (const std::system_error&) {
-    }
   }
 
   void answer(std::uint64_t number, int error, const char* text) {

@@ -81,7 +81,7 @@ casemate_module(guest_linux
     SOURCES account_calls.cc account_files.cc account_place.cc agent.cc call_network.cc clone_starter.cc container_agent.cc
             container_config.cc container_stream.cc enclosed_agent.cc enclosed_mounts.cc enclosure.cc enclosure_config.cc
             enclosure_starter.cc identity.cc image_root.cc inode_reserve.cc inheritance.cc keeper.cc keeper_request.cc
-            keeper_words.cc landlock.cc leases.cc linux_place.cc patient_listener.cc refusals.cc rootfs.cc runtime_starter.cc
+            keeper_words.cc kept_directory.cc landlock.cc leases.cc linux_place.cc patient_listener.cc refusals.cc rootfs.cc runtime_starter.cc
             seccomp.cc seclusion.cc strays.cc "${seccomp_program}"
     PUBLIC casemate_guest_agent casemate_guest_support casemate_sys)
 

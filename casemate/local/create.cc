@@ -49,7 +49,8 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
   try {
     return create_once(key, spec, image, control, publish_it);
   } catch (const LostInTheMaking& loss) {
-    // Nobody has heard of it yet. A keeper that was killed while it was idle is noticed here, too.
+    // Nobody has heard of it yet. A keeper that was killed while it was idle is noticed here, too,
+    // and a process that somebody killed while it waited to become a sandbox.
     log(LogLevel::warning, fmt::format("{}; making the sandbox once more", loss.message()));
     return create_once(key, spec, image, control, publish_it);
   }

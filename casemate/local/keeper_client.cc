@@ -91,13 +91,13 @@ class SpawnPlan {
   posix_spawnattr_t attributes_;
 };
 
+template <typename R = SandboxUnavailable>
 [[noreturn]] void refuse(std::string_view what, const char* failure, int error) {
   Remedy remedy = remedy_for(failure, error, look_at_host());
   const std::string hint = remedy.hint.empty()
                                ? provider_hint(std::system_error(error, std::generic_category()))
                                : remedy.hint;
-  throw Carrying<SandboxUnavailable, Remedy>(
-      SandboxUnavailable(fmt::format("{}: {}", what, failure), hint), std::move(remedy));
+  throw Carrying<R, Remedy>(R(fmt::format("{}: {}", what, failure), hint), std::move(remedy));
 }
 
 bool give_up_to(KeeperConnection& keeper, std::uint64_t number) noexcept {
@@ -170,7 +170,9 @@ void KeeperClient::create_once(const guest::CreateSandbox& request,
   KeeperConnection::Waiting waiting(keeper, request.number);
   keeper.send({reinterpret_cast<const char*>(&request), sizeof request}, descriptors, control);
   const guest::KeeperAnswer answer = waiting.receive(control);
-  if (answer.error != 0) refuse("a sandbox could not be made", answer.text, answer.error);
+  constexpr std::string_view kNotMade = "a sandbox could not be made";
+  if (answer.error == ESRCH) refuse<LostInTheMaking>(kNotMade, answer.text, answer.error);
+  if (answer.error != 0) refuse(kNotMade, answer.text, answer.error);
   const std::lock_guard lock(mutex_);
   reap_launcher();
   identity_ = answer.text;

@@ -27,9 +27,10 @@ struct KeptBy {
   std::uint64_t number = 0;
 };
 
-// A sandbox was lost while it was made, with its keeper. Whoever tries again has to begin with
-// another id in another directory: what was begun for this one may be there for a while.
-class LostInTheMaking final : public SandboxUnavailable {
+// A sandbox was lost while it was made: its keeper, or what was to become it, was ended by
+// somebody. No program has run in it. Whoever tries again has to begin with another id in another
+// directory: what was begun for this one may be there for a while.
+class LostInTheMaking : public SandboxUnavailable {
  public:
   using SandboxUnavailable::SandboxUnavailable;
 };
@@ -59,7 +60,8 @@ class KeeperClient {
 
   // Has one sandbox made and waits until its agent listens; `request.number` is set here. Throws
   // `SandboxUnavailable` naming what the keeper or the agent could not do, `LostInTheMaking` when
-  // the keeper ended meanwhile, `SandboxTimeout`, `SandboxCancelled`; it is given up then.
+  // the keeper or what was to become the sandbox ended meanwhile, `SandboxTimeout`,
+  // `SandboxCancelled`; it is given up then.
   KeptBy create(guest::CreateSandbox request, std::span<const int> descriptors,
                 const CallControl& control);
 

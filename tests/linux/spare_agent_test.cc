@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -83,6 +85,45 @@ TEST_F(LinuxSpareAgent, IsNotMissedWhereItWasKilled) {
   EXPECT_EQ(sandbox->exec(shell("echo alive"), {}).stdout, "alive\n");
   const std::vector<pid_t> children = children_of(keeper);
   EXPECT_EQ(std::count(children.begin(), children.end(), spare), 0) << "nobody reaped it";
+}
+
+// Whether the keeper waits for the end of that process as that of a sandbox: it has told it what
+// it is then.
+bool is_awaited(pid_t keeper, pid_t process) {
+  const std::filesystem::path files = "/proc/" + std::to_string(keeper) + "/fdinfo";
+  const std::string wanted = "Pid:\t" + std::to_string(process);
+  for (const auto& entry : std::filesystem::directory_iterator(files)) {
+    std::ifstream file(entry.path());
+    for (std::string line; std::getline(file, line);) {
+      if (line == wanted) return true;
+    }
+  }
+  return false;
+}
+
+TEST_F(LinuxSpareAgent, IsNotMissedWhereItWasKilledOnceItWasTold) {
+  made("first");
+  const pid_t keeper = keeper_of(made("second"));
+  const pid_t spare = awaited_spare(keeper);
+  ASSERT_GT(spare, 1);
+  // It hears what it is to be and cannot say that it is ready.
+  ASSERT_EQ(kill(spare, SIGSTOP), 0);
+  std::thread killer([&] {
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    while (!is_awaited(keeper, spare) && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(1ms);
+    }
+    EXPECT_TRUE(is_awaited(keeper, spare)) << "it was not told";
+    kill(spare, SIGKILL);
+  });
+  std::shared_ptr<Sandbox> sandbox;
+  EXPECT_NO_THROW(sandbox = acquire(key("third"), spec()));
+  killer.join();
+  ASSERT_TRUE(sandbox);
+  EXPECT_EQ(sandbox->exec(shell("echo alive"), {}).stdout, "alive\n");
+  const std::vector<pid_t> children = children_of(keeper);
+  EXPECT_EQ(std::count(children.begin(), children.end(), spare), 0) << "nobody reaped it";
+  EXPECT_TRUE(std::filesystem::is_empty(state() / "new"));
 }
 
 // It would not notice that nobody is left to ask for it.

@@ -345,7 +345,7 @@ class Keeper {
       const std::string made = starter_->description() + unwatched_;
       settle(sandbox, report.error, report.error == 0 ? made.c_str() : report.text);
     } else if (!contained) {
-      settle(sandbox, ESRCH, kEndedEarly);
+      settle_early_end(sandbox);
     }
   }
 
@@ -401,7 +401,7 @@ class Keeper {
     close_awaited(sandbox.status);
     if (sandbox.watch >= 0) inotify_rm_watch(watches_.get(), sandbox.watch);
     if (sandbox.runtime_pid > 0) reap_strays();
-    settle(sandbox, ESRCH, kEndedEarly);
+    settle_early_end(sandbox);
     for (const std::string& group : sandbox.control_groups) sys::remove_control_group(group);
     starter_->remove_rest(sandbox);
     remove_directory(sandbox.directory.get());
@@ -411,6 +411,15 @@ class Keeper {
   void settle(KeptSandbox& sandbox, int error, const char* text) {
     timed_starts_.erase(sandbox.number);
     if (!std::exchange(sandbox.answered, true)) answer(sandbox.number, error, text);
+  }
+
+  // Its host asks once more. What kills processes that wait may have killed the next, too: that is
+  // made when it is asked for.
+  void settle_early_end(KeptSandbox& sandbox) {
+    if (sandbox.answered) return;
+    quiet_.reset();
+    starter_->drop_next();
+    settle(sandbox, ESRCH, kEndedEarly);
   }
 
   void answer(std::uint64_t number, int error, const char* text) {

@@ -75,7 +75,8 @@ static_assert(sizeof(GiveUpSandbox) != sizeof(CreateSandbox));
 struct KeeperAnswer {
   // 0: the keeper could not begin, and ends.
   std::uint64_t number;
-  // 0, or the errno of what failed.
+  // 0, or the errno of what failed. ESRCH: what was to become the sandbox ended before it was
+  // ready, so that no program has run in it.
   std::int32_t error;
   // What failed, for a person; without an error, whose user ids the sandbox has, and what the
   // keeper does without.

@@ -360,8 +360,14 @@ std::string ImageStore::Impl::find(std::string_view name) {
     }
     if (found.size() == 1) return fmt::format("{}{}", kIdPrefix, found.front());
     if (found.size() > 1) {
-      throw InvalidArgument(fmt::format("{} images begin with '{}'", found.size(), digits),
-                            "give more of the id");
+      std::ranges::sort(found);
+      std::string ids;
+      for (const std::string& hex : found) {
+        ids += fmt::format("{}{}{}", ids.empty() ? "" : ", ", kIdPrefix, hex);
+      }
+      throw InvalidArgument(
+          fmt::format("the ids of {} images begin with '{}': {}", found.size(), digits, ids),
+          "give more of the id");
     }
   }
   if (name.starts_with(kIdPrefix)) throw not_there(name);

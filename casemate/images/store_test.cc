@@ -48,12 +48,18 @@ TEST_F(Store, TheBeginningOfAnIdIsLookedUpHereAndNowhereElse) {
   expect_refusal<SandboxImageInvalid>(
       [&] { store.hold(parse_image_reference("sha256:0123456789ab"), {}); },
       {"no image 'sha256:0123456789ab'", "image ls", "image import"});
-  for (const char last : {'0', '1'}) {
-    fs::create_directories(directory() / "images" / (std::string(63, '0') + last));
-  }
+  const std::string both(63, '0');
+  for (const char last : {'0', '1'}) fs::create_directories(directory() / "images" / (both + last));
+  const std::string one = "sha256:" + both + "0";
+  const std::string other = "sha256:" + both + "1";
+  const std::string beginning(12, '0');
   expect_refusal<InvalidArgument>(
-      [&] { store.hold(parse_image_reference("sha256:" + std::string(12, '0')), {}); },
-      {"2 images", "more of the id"});
+      [&] { store.hold(parse_image_reference("sha256:" + beginning), {}); },
+      {"2 images", one, other, "more of the id"});
+  for (const std::string& name : {beginning, "sha256:" + beginning, both}) {
+    expect_refusal<InvalidArgument>([&] { store.remove(name); }, {one, other, "more of the id"});
+  }
+  EXPECT_EQ(entries_in("images"), 2U);
   EXPECT_FALSE(fs::exists(scratch_ / "calls"));
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,11 @@ std::string quoted(std::string_view text) {
     }
   }
   return "'" + escaped + "'";
+}
+
+// Whether a path stands behind one of them, as in dir:PATH.
+bool begins_paths(std::span<const std::string_view> offered) {
+  return std::ranges::any_of(offered, [](std::string_view word) { return word.ends_with(':'); });
 }
 
 // -- bash
@@ -187,6 +193,10 @@ std::string zsh_text(std::string_view text) {
 }
 
 std::string zsh_action(ValueForm form, std::span<const std::string_view> offered) {
+  if (begins_paths(offered)) {
+    // Behind a space, it is called with these words alone.
+    return fmt::format(" _casemate_words {}", zsh_text(fmt::format("{}", fmt::join(offered, " "))));
+  }
   if (!offered.empty()) return fmt::format("({})", fmt::join(offered, " "));
   switch (form) {
     case ValueForm::path:
@@ -221,9 +231,16 @@ std::string zsh_script(Verbs verbs) {
     }
     arms += fmt::format(" \\\n                {}", quoted(fmt::format("--help[{}]", kShowHelp)));
     arms +=
-        fmt::format(" \\\n                {} ;;\n",
+        fmt::format(" \\\n                {}",
                     quoted(fmt::format("{}:operand:{}", verb->offered_operands.empty() ? "*" : "1",
                                        zsh_action(verb->operands, verb->offered_operands))));
+    if (!verb->continued_operand.empty()) {
+      arms += fmt::format(
+          " \\\n                {}",
+          quoted(fmt::format("2:operand: _casemate_later {} {}", verb->continued_operand,
+                             zsh_text(fmt::format("{}", fmt::join(verb->offered_later, " "))))));
+    }
+    arms += " ;;\n";
   }
   return fmt::format(R"(#compdef casemate
 # zsh completion for casemate, written by `casemate completion zsh`.
@@ -232,6 +249,25 @@ std::string zsh_script(Verbs verbs) {
 _casemate_named_paths() {{
     compset -P '*='
     _files
+}}
+
+# Behind one that ends in a colon stands a path.
+_casemate_words() {{
+    local word
+    for word in "$@"; do
+        if [[ $word == *: && $PREFIX == "$word"* ]]; then
+            compset -P "$word"
+            _files
+            return
+        fi
+    done
+    compadd -S '' -- ${{(M)@:#*:}}
+    compadd -- ${{@:#*:}}
+}}
+
+# What follows the first operand $1; nothing follows another.
+_casemate_later() {{
+    [[ $line[1] == $1 ]] && _casemate_words "${{@[2,-1]}}"
 }}
 
 _casemate() {{
@@ -261,8 +297,14 @@ fi
 
 // -- fish
 
+// What `complete -a` takes.
+std::string fish_words(std::span<const std::string_view> offered) {
+  const std::string words = fmt::format("{}", fmt::join(offered, " "));
+  return quoted(begins_paths(offered) ? fmt::format("(__casemate_words {})", words) : words);
+}
+
 std::string fish_value(ValueForm form, std::span<const std::string_view> offered) {
-  if (!offered.empty()) return fmt::format(" -x -a '{}'", fmt::join(offered, " "));
+  if (!offered.empty()) return " -x -a " + fish_words(offered);
   switch (form) {
     case ValueForm::path:
     case ValueForm::named_path:
@@ -274,10 +316,29 @@ std::string fish_value(ValueForm form, std::span<const std::string_view> offered
   }
 }
 
+constexpr std::string_view kFishFunctions =
+    R"(# fish completion for casemate, written by `casemate completion fish`.
+
+# Behind one that ends in a colon stands a path.
+function __casemate_words
+    set -l value (commandline -ct | string replace -r -- '^--[^=]*=' '')
+    for word in $argv
+        if string match -q -- '*:' $word; and string match -q -- "$word*" $value
+            set -l path (string replace -- $word '' $value)
+            for found in $path*
+                test -d $found; and echo $word$found/; or echo $word$found
+            end
+            return
+        end
+    end
+    printf '%s\n' $argv
+end
+
+complete -c casemate -f
+)";
+
 std::string fish_script(Verbs verbs) {
-  std::string text =
-      "# fish completion for casemate, written by `casemate completion fish`.\n\n"
-      "complete -c casemate -f\n";
+  std::string text(kFishFunctions);
   const auto top = [&text](std::string_view words, std::string_view help) {
     text += fmt::format("complete -c casemate -n __fish_use_subcommand {} -d {}\n", words,
                         quoted(help));
@@ -304,6 +365,11 @@ std::string fish_script(Verbs verbs) {
           "complete -c casemate -n '__fish_seen_subcommand_from {}; and not "
           "__fish_seen_subcommand_from {}' -a '{}'\n",
           verb->name, words, words);
+      if (!verb->continued_operand.empty()) {
+        text += fmt::format("{}; and __fish_seen_subcommand_from {}' -a {}\n",
+                            seen.substr(0, seen.size() - 1), verb->continued_operand,
+                            fish_words(verb->offered_later));
+      }
     } else if (verb->operands == ValueForm::path) {
       text += fmt::format("{} -F\n", seen);
     }

@@ -163,6 +163,14 @@ class Zsh(Shells):
                 ("casemate completion fi", "fish"),
                 ("casemate image i", "import"),
                 ("casemate image rm i", "i"),
+                ("casemate run --image ho", "host"),
+                ("casemate run --image dir:out", "dir:outputs"),
+                ("casemate run --image oci:out", "oci:outputs"),
+                ("casemate run --image=docker-archive:sal", "--image=docker-archive:sales.csv"),
+                ("casemate run --image di\tout", "dir:outputs"),
+                ("casemate image import oci:out", "oci:outputs"),
+                ("casemate image --json import docker-archive:sal", "docker-archive:sales.csv"),
+                ("casemate image rm oci:out", "oci:out"),
                 ("casemate run --scope sal", "sal"),
         ):
             with self.subTest(typed=typed):
@@ -192,6 +200,12 @@ class Fish(Shells):
                 ("casemate completion fi", ["fish"]),
                 ("casemate image ", ["import", "ls", "rm"]),
                 ("casemate image rm ", []),
+                ("casemate run --image ", ["dir:", "docker-archive:", "host", "oci:"]),
+                ("casemate run --image dir:out", ["dir:outputs/"]),
+                ("casemate run --image=oci:out", ["--image=oci:outputs/"]),
+                ("casemate run --image docker-archive:data", ["docker-archive:data with space.csv"]),
+                ("casemate image import oci:out", ["oci:outputs/"]),
+                ("casemate image rm oci:out", []),
                 ("casemate run --scope sal", []),
         ):
             with self.subTest(typed=typed):

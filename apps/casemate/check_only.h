@@ -19,7 +19,8 @@ class WouldStart : public std::exception {
   const char* what() const noexcept override { return "a sandbox would be started"; }
 };
 
-// The same backends, but acquiring throws `WouldStart`.
+// The same backends, but acquiring throws what theirs refuses before it looks whether it is to
+// stop, and else `WouldStart`.
 std::vector<std::shared_ptr<SandboxBackend>> start_nothing(
     const std::vector<std::shared_ptr<SandboxBackend>>& backends);
 

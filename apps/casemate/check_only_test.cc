@@ -18,5 +18,15 @@ TEST(CheckOnly, ClaimsWhatTheBackendClaimsAndStartsNothing) {
   EXPECT_TRUE(real->keys().empty());
 }
 
+TEST(CheckOnly, RefusesWhatTheBackendRefuses) {
+  in_process::InProcessBackendOptions options;
+  options.acquire_error =
+      std::make_exception_ptr(SandboxLimitNotEnforceable("no machine has so much", "give less"));
+  const auto wrapped =
+      start_nothing({std::make_shared<in_process::InProcessSandboxBackend>(nullptr, options)});
+  EXPECT_THROW(wrapped[0]->acquire({"s", "t", "a"}, SandboxSpec{.kind = "codeact"}, {}),
+               SandboxLimitNotEnforceable);
+}
+
 }  // namespace
 }  // namespace casemate::app

@@ -351,27 +351,6 @@ class Surface(Case):
             result = self.run_program(f"{decoy}; import sys; print(sys.executable, os.environ['PATH'])", "--env", f"PATH={path}")
             self.assertEqual((result.status, result.text), (0, f"/usr/bin/python3 {path}\n"), result)
 
-    def test_a_check_starts_nothing_and_refuses_what_a_run_would(self):
-        result = self.run_program("print('ran')", "--check", "--output", "x", "--out-dir", self.out)
-        self.assertEqual((result.status, result.out, result.err), (0, b"", ""), result)
-        self.assertFalse(self.out.exists())
-        for options, code in ((("--min-isolation", "vm"), "SandboxBackendNotPermitted"),
-                              (("--output", "../x", "--out-dir", self.out), "SandboxArtifactNameInvalid"),
-                              (("--file", "x=/nowhere"), "SandboxFileError"),
-                              (("--output", "x", "--out-dir", "/dev/null"), "InvalidArgument")):
-            with self.subTest(options=options):
-                self.assertRefused(self.run_program("print('ran')", "--check", *options), code)
-        self.assertNothingStarted()
-
-    def test_a_run_takes_the_transfer_limits_that_a_check_takes(self):
-        over = ("--files-out-limit", "65M,256M,256")
-        for check in ((), ("--check",)):
-            with self.subTest(check=check):
-                result = self.run_program("", *check, *over)
-                self.assertEqual((result.status, result.err), (0, ""), result)
-                self.assertRefused(self.run_program("", *check, *over, "--output", "x", "--out-dir", self.out),
-                                   "SandboxTransferLimitsNotPermitted", "files_out", "68157440", "67108864")
-
     def test_a_refused_run_leaves_no_directory(self):
         self.assertRefused(self.run_program("", "--output", "x", "--out-dir", self.out / "deep", "--file", "x=/nowhere"),
                            "SandboxFileError")

@@ -20,6 +20,7 @@
 #include <system_error>
 #include <thread>
 
+#include "bench/own_directory.h"
 #include "bench/process.h"
 #include "casemate/base/digest.h"
 #include "casemate/core/limits.h"
@@ -39,6 +40,7 @@ using sys::UniqueFd;
 
 constexpr std::uint64_t kAllNamespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
                                          CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+constexpr char kPython[] = "/usr/bin/python3";
 constexpr std::size_t kBytes = std::size_t{10} << 20;
 
 double since(Clock::time_point start) {
@@ -173,6 +175,23 @@ double two_socket_hops() {
   return since(start);
 }
 
+// An interpreter that has started and waits for its program, from when it gets it: no sandbox.
+double held_interpreter() {
+  const OwnDirectory directory;
+  const std::string program = (directory.path() / "program.py").native();
+  if (mkfifo(program.c_str(), 0600) < 0) sys::throw_errno("making a pipe");
+  const pid_t interpreter = start_process({kPython, program});
+  // Returns when the interpreter opens its program, before which it does all else.
+  UniqueFd end(open(program.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!end) sys::throw_errno("opening a pipe");
+  const auto start = Clock::now();
+  constexpr std::string_view kProgram = "print(1)\n";
+  if (write(end.get(), kProgram.data(), kProgram.size()) < 0) sys::throw_errno("writing to a pipe");
+  end.reset();
+  reap_process(interpreter, kPython);
+  return since(start);
+}
+
 Subject spawned(std::string work, std::vector<std::string> argv) {
   Subject subject{.work = std::move(work), .name = "limit", .argv = argv};
   subject.once = [argv = std::move(argv)] { return time_process(argv); };
@@ -187,7 +206,8 @@ std::vector<Subject> limit_subjects() {
   subjects.push_back(
       {.work = "cold_true", .name = "limit", .once = [] { return bare_sandbox(true); }});
   subjects.push_back(spawned("warm_true", {"/bin/true"}));
-  subjects.push_back(spawned("warm_print", {"/usr/bin/python3", "-c", "print(1)"}));
+  subjects.push_back(spawned("warm_print", {kPython, "-c", "print(1)"}));
+  subjects.push_back({.work = "held_print", .name = "limit", .once = held_interpreter});
   for (const char* work : {"files_in", "files_out"}) {
     subjects.push_back({.work = work, .name = "limit", .once = two_socket_hops});
   }

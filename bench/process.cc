@@ -39,24 +39,32 @@ class NullStreams {
 
 }  // namespace
 
-double time_process(const std::vector<std::string>& argv) {
+pid_t start_process(const std::vector<std::string>& argv) {
   static const NullStreams kStreams;
   std::vector<char*> words;
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  const auto start = std::chrono::steady_clock::now();
   pid_t pid = -1;
   const int error = posix_spawnp(&pid, words[0], kStreams.get(), nullptr, words.data(), environ);
   if (error != 0) throw std::runtime_error(fmt::format("{}: {}", argv[0], std::strerror(error)));
+  return pid;
+}
+
+void reap_process(pid_t pid, const std::string& name) {
   int status = 0;
   while (waitpid(pid, &status, 0) < 0) {
-    if (errno != EINTR) throw std::runtime_error(fmt::format("waiting for {}", argv[0]));
+    if (errno != EINTR) throw std::runtime_error(fmt::format("waiting for {}", name));
   }
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    throw std::runtime_error(fmt::format("{} ended with status {}", argv[0],
+    throw std::runtime_error(fmt::format("{} ended with status {}", name,
                                          WIFEXITED(status) ? WEXITSTATUS(status) : 128));
   }
+}
+
+double time_process(const std::vector<std::string>& argv) {
+  const auto start = std::chrono::steady_clock::now();
+  reap_process(start_process(argv), argv[0]);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   return took.count();
 }
 

@@ -8,12 +8,16 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "casemate/backends/docker/guest_volume.h"
 #include "casemate/conformance/conformance.h"
 #include "casemate/core/errors.h"
+#include "casemate/sys/process.h"
 #include "tests/docker/engines.h"
 #include "tests/docker/other_process.h"
 
@@ -149,6 +153,43 @@ INSTANTIATE_TEST_SUITE_P(Engines, DockerRuntime, testing::Values("runsc"),
 TEST_P(DockerRuntime, ARungIsLiftedByWhatIsSeenAndNotByAName) {
   EXPECT_EQ(seen_with("runsc"), Isolation::hardened_container);
   EXPECT_EQ(seen_with("hardened"), Isolation::container);
+}
+
+// The processes by which the engine under test watches containers.
+std::set<int> shims() {
+  const std::string socket = engine_under_test("docker").address.substr(sizeof "unix://" - 1);
+  const std::string root = std::filesystem::path(socket).parent_path();
+  std::set<int> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != name.npos) continue;
+    std::string words;
+    std::getline(std::ifstream(entry.path() / "cmdline"), words);
+    if (words.find("containerd-shim") != words.npos && words.find(root) != words.npos) {
+      found.insert(std::stoi(name));
+    }
+  }
+  return found;
+}
+
+// A container that Docker is told to start and gVisor cannot keeps such a process for good.
+TEST_P(DockerRuntime, TheFirstOfABuildLeavesNoProcessOfTheEnginesBehind) {
+  engine().remove_volume(docker::guest_volume(), {});
+  const std::set<int> before = shims();
+  const auto sandbox = acquire();
+  EXPECT_EQ(sandbox->exec(shell("echo works"), {}).stdout, "works\n");
+  const std::set<int> during = shims();
+  EXPECT_GT(during.size(), before.size());
+  EXPECT_EQ(backend().dispose(key()), 1);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  for (const int each : during) {
+    if (before.contains(each)) continue;
+    try {
+      EXPECT_TRUE(sys::wait_ended(sys::open_pid(each).get(), until)) << each;
+    } catch (const std::system_error&) {
+      // It has ended since.
+    }
+  }
 }
 
 // Most of root's rights over the kernel that a container shares. What a program reads of process 1

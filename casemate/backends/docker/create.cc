@@ -111,7 +111,14 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::create(const Wanted& w
   };
   try {
     places().make(place);
-    if (streams()) places().name_engine(place, engine_.facts(control).identity);
+    const auto fill = [&] {
+      fill_guest_volume(engine_, wanted.image.id, wanted.name + kHelperSuffix, labels, control);
+    };
+    if (streams()) {
+      places().name_engine(place, engine_.facts(control).identity);
+      // Of a start that gVisor refuses, Docker keeps a process for good.
+      if (!engine_.volume_is_there(guest_volume(), control)) fill();
+    }
     for (bool filled = false;; filled = true) {
       id = engine_.create(wanted.name, body, control);
       if (!id) {
@@ -130,7 +137,7 @@ std::shared_ptr<const HeldContainer> DockerBackend::Impl::create(const Wanted& w
                   fmt::format("docker: the first start: {}", escape_for_display(refused.what())));
         engine_.remove(*id, control);
         id.reset();
-        fill_guest_volume(engine_, wanted.image.id, wanted.name + kHelperSuffix, labels, control);
+        fill();
       }
     }
   } catch (const EngineRefused& refused) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <system_error>
 
 #include "casemate/local/group_detection.h"
@@ -247,6 +248,21 @@ std::map<Limit, std::string> carry_out(const std::vector<GroupStep>& steps) {
     }
   }
   return failed;
+}
+
+PartedSteps part_steps(std::vector<GroupStep> steps, const std::vector<std::string>& directories) {
+  const auto leads = [&](const GroupStep& step) {
+    return std::ranges::any_of(directories, [&](const std::string& directory) {
+      return directory == step.directory || directory.starts_with(step.directory + "/");
+    });
+  };
+  const auto others = std::ranges::stable_partition(steps, leads);
+  PartedSteps parts;
+  parts.others.assign(std::make_move_iterator(others.begin()),
+                      std::make_move_iterator(others.end()));
+  steps.erase(others.begin(), others.end());
+  parts.leading = std::move(steps);
+  return parts;
 }
 
 namespace {

@@ -91,6 +91,14 @@ std::vector<std::string> member_directories(const ControlGroupLayout& layout, st
 // directory could not be made is left out.
 std::map<Limit, std::string> carry_out(const std::vector<GroupStep>& steps);
 
+// The same steps in two parts, each in their order: those by which there are these directories, and
+// the others.
+struct PartedSteps {
+  std::vector<GroupStep> leading;
+  std::vector<GroupStep> others;
+};
+PartedSteps part_steps(std::vector<GroupStep> steps, const std::vector<std::string>& directories);
+
 // Opens, of each directory that is there, the file by which a process with a single thread joins:
 // it writes "0". Nobody else can be moved by it at no cost.
 std::vector<sys::UniqueFd> open_members(const std::vector<std::string>& directories);

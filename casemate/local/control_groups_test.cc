@@ -182,6 +182,22 @@ TEST(ControlGroups, AVersion2KernelTakesEveryStepAndEveryProcess) {
   }
 }
 
+TEST(ControlGroups, WhatTheAgentLivesInIsMadeFirstAndTheRestBesideIt) {
+  FakeKernel kernel;
+  const std::vector<GroupStep> all = sandbox_steps(version2(), "ID", resources());
+  const PartedSteps parts = part_steps(all, agent_directories(version2(), "ID"));
+  for (const GroupStep& step : parts.leading) EXPECT_EQ(kernel.apply(step), "") << step.file;
+  EXPECT_EQ(kernel.put_process(agent_directories(version2(), "ID")[0]), "");
+  for (const GroupStep& step : parts.others) EXPECT_EQ(kernel.apply(step), "") << step.file;
+  EXPECT_EQ(parts.leading.size() + parts.others.size(), all.size());
+  EXPECT_FALSE(parts.others.empty());
+  // Of version 1 two directories in each of two hierarchies.
+  EXPECT_EQ(
+      part_steps(sandbox_steps(version1(), "ID", resources()), agent_directories(version1(), "ID"))
+          .leading.size(),
+      4U);
+}
+
 TEST(ControlGroups, NothingIsMadeWhereThereAreNone) {
   EXPECT_TRUE(sandbox_steps({}, "ID", resources()).empty());
   EXPECT_TRUE(sandbox_directories({}, "ID").empty());

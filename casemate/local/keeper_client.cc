@@ -124,7 +124,7 @@ bool says_that_it_ended(const std::system_error& error) {
 }  // namespace
 
 KeptBy KeeperClient::create(guest::CreateSandbox request, std::span<const int> descriptors,
-                            const CallControl& control) {
+                            const CallControl& control, const std::function<void()>& meanwhile) {
   std::unique_lock making(making_, std::defer_lock);
   if (starts_ == Starts::one_at_a_time) {
     if (!control.deadline) {
@@ -141,7 +141,7 @@ KeptBy KeeperClient::create(guest::CreateSandbox request, std::span<const int> d
     request.number = ++last_number_;
   }
   try {
-    create_once(request, descriptors, *keeper, control);
+    create_once(request, descriptors, *keeper, control, meanwhile);
     return {.keeper = std::move(keeper), .number = request.number};
   } catch (const std::system_error& error) {
     if (!says_that_it_ended(error)) {
@@ -166,9 +166,10 @@ KeptBy KeeperClient::create(guest::CreateSandbox request, std::span<const int> d
 
 void KeeperClient::create_once(const guest::CreateSandbox& request,
                                std::span<const int> descriptors, KeeperConnection& keeper,
-                               const CallControl& control) {
+                               const CallControl& control, const std::function<void()>& meanwhile) {
   KeeperConnection::Waiting waiting(keeper, request.number);
   keeper.send({reinterpret_cast<const char*>(&request), sizeof request}, descriptors, control);
+  if (meanwhile) meanwhile();
   const guest::KeeperAnswer answer = waiting.receive(control);
   constexpr std::string_view kNotMade = "a sandbox could not be made";
   if (answer.error == ESRCH) refuse<LostInTheMaking>(kNotMade, answer.text, answer.error);

@@ -61,9 +61,10 @@ class KeeperClient {
   // Has one sandbox made and waits until its agent listens; `request.number` is set here. Throws
   // `SandboxUnavailable` naming what the keeper or the agent could not do, `LostInTheMaking` when
   // the keeper or what was to become the sandbox ended meanwhile, `SandboxTimeout`,
-  // `SandboxCancelled`; it is given up then.
+  // `SandboxCancelled`, and what `meanwhile` throws, which is called once it is being made; it is
+  // given up then.
   KeptBy create(guest::CreateSandbox request, std::span<const int> descriptors,
-                const CallControl& control);
+                const CallControl& control, const std::function<void()>& meanwhile = {});
 
   // Whose user ids the keeper's sandboxes have, for a person; empty before the first was made.
   std::string identity();
@@ -75,7 +76,8 @@ class KeeperClient {
 
  private:
   void create_once(const guest::CreateSandbox& request, std::span<const int> descriptors,
-                   KeeperConnection& keeper, const CallControl& control);
+                   KeeperConnection& keeper, const CallControl& control,
+                   const std::function<void()>& meanwhile);
   void start_if_needed();
   void forget(const std::shared_ptr<KeeperConnection>& keeper);
   void reap_launcher();

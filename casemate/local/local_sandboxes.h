@@ -4,6 +4,7 @@
 // (making one), dispose.cc (ending and sweeping), warm.cc (its pool), snapshots.cc (what is kept of
 // one for others), local_backend.cc (administration and the front).
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -77,7 +78,8 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
                           const std::function<void(const HeldSandbox&)>& publish);
   void publish(const HeldSandbox& made, const std::string& digest);
   KeptBy ask_keeper(const Record& record, const SandboxSpec& spec, const ImageChoice& image,
-                    std::vector<int> descriptors, const CallControl& control);
+                    std::vector<int> descriptors, const CallControl& control,
+                    const std::function<void()>& meanwhile);
   std::shared_ptr<Sandbox> hold(const std::string& digest, HeldSandbox sandbox, bool reused);
   std::shared_ptr<const HeldSandbox> adopt_ready(const SandboxKey& key, const SandboxSpec& spec,
                                                  const std::string& fingerprint,
@@ -131,6 +133,9 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   mutable DetectedGroups groups_;
   images::ImageStore images_;
   KeeperClient keeper_;
+  // Some of a sandbox's control groups could not be made. Since then all are made before the keeper
+  // is asked: what it is asked for depends on what failed.
+  std::atomic<bool> groups_are_refused_ = false;
   HeldSandboxes held_;
   const std::shared_ptr<guest::ReadyCalls> ready_calls_ = std::make_shared<guest::ReadyCalls>();
   TakenSnapshots taken_;

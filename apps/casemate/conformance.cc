@@ -34,7 +34,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"--backend", "NAME", Repeat::refused, "the first that is available", "try this backend",
      "--backend linux"},
     {"--image", "REF", Repeat::refused, "host",
-     "try sandboxes from this image, which needs a shell and python3", "--image dir:/srv/image"},
+     "try sandboxes from this image; below is what it must have inside", "--image dir:/srv/image"},
     {"--suite", "S", Repeat::allowed, "all of what the backend declares", "run this suite",
      "--suite files-out", ValueForm::text, kSuites},
     {"--json", "", Repeat::refused, "off", "one array of records on standard output", "--json"},
@@ -81,9 +81,24 @@ constexpr VerbSpec kConformanceVerb = {
     .notes =
         "One line a probe; a suite is skipped only where the backend does not declare what it is "
         "about.\n"
-        "Every probe is harmless, also when it finds a hole. Exit status: 0 when all that ran "
-        "passed, 1 when\n"
-        "one failed, 125 when nothing could be tried.",
+        "Every probe is harmless, also when it finds a hole.\n"
+        "\n"
+        "An image must have on its PATH what the probes run inside, of the GNU core utilities "
+        "where "
+        "they\n"
+        "are of them: sh, cat, ln, mkdir for the suites of files; sh, cat, mkdir, sleep for exec; "
+        "sh for\n"
+        "egress, and curl, python3 or bash; python3 for host-tools; sh, cat, mktemp, python3, "
+        "sleep, tr\n"
+        "for usability; sh, cat, readlink, uname for rung; sh, cat, ln, mkdir, python3 for "
+        "isolation;\n"
+        "sh, cat, chmod, head, ln, ls, mkdir, od, readlink, rm, stat, touch, truncate for "
+        "snapshot.\n"
+        "One that has not is refused (SandboxImageInvalid); suites that do without it can be "
+        "chosen.\n"
+        "\n"
+        "Exit status: 0 when all that ran passed, 1 when one failed, 125 when nothing could be "
+        "tried.",
     .options = kOptions,
     .operands = ValueForm::text,
     .offered_operands = {},

@@ -1,14 +1,20 @@
 #include "casemate/conformance/conformance.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "casemate/base/utf8.h"
 #include "casemate/conformance/host_marks.h"
 #include "casemate/conformance/probe.h"
+#include "casemate/conformance/programs_inside.h"
 #include "casemate/conformance/trial.h"
 #include "casemate/core/errors.h"
 #include "casemate/sys/deadline.h"
@@ -57,7 +63,8 @@ class Run {
   Report go() {
     check_options();
     // What fails here would fail every probe alike.
-    subject_.backend().acquire(key_, subject_.spec(), control());
+    const auto first = subject_.backend().acquire(key_, subject_.spec(), control());
+    if (declared_.capabilities.contains(Capability::exec)) refuse_lacking_programs(*first);
     for (const auto& [suite, name, gate] : kSuites) {
       if (!options_.suites.empty() && !options_.suites.contains(suite)) continue;
       for (const Probe& probe : probes_of(suite)) {
@@ -86,6 +93,39 @@ class Run {
     throw InvalidArgument(fmt::format("there is no probe '{}' in the suites to be run",
                                       escape_for_display(*unknown.begin())),
                           "name one that a run without a choice reports");
+  }
+
+  // Of those to be run.
+  std::set<Suite> suites() const {
+    std::set<Suite> all;
+    for (const auto& [suite, name, gate] : kSuites) {
+      if (!options_.suites.empty() && !options_.suites.contains(suite)) continue;
+      const bool tried = std::ranges::any_of(probes_of(suite), [&](const Probe& probe) {
+        return (options_.probes.empty() || options_.probes.contains(std::string(probe.id))) &&
+               undeclared(suite, probe, declared_).empty();
+      });
+      if (tried) all.insert(suite);
+    }
+    return all;
+  }
+
+  void refuse_lacking_programs(Sandbox& sandbox) const {
+    std::vector<std::string> lacking;
+    try {
+      const auto call = sandbox.open_call({}, control());
+      lacking = lacking_programs(*call, suites(), control());
+      call->close();
+    } catch (const SandboxCancelled&) {
+      throw;
+    } catch (const std::exception&) {
+      return;  // for the probes to find
+    }
+    if (lacking.empty()) return;
+    throw SandboxImageInvalid(
+        fmt::format("the image has not all that the probes run inside: {} is not there",
+                    fmt::join(lacking, ", ")),
+        "use an image with a shell, the GNU core utilities and Python 3, or run the suites that do "
+        "without it");
   }
 
   CallControl control() const {

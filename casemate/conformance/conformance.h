@@ -41,7 +41,8 @@ struct ConformanceOptions {
 //
 // Throws `InvalidArgument` for a suite named in `suites` whose gate is not declared, and for probes
 // that are in none of them; what the backend throws when the first sandbox is acquired, since then
-// nothing can be tried; `SandboxCancelled` by `stop`.
+// nothing can be tried; `SandboxImageInvalid` naming what the suites run inside and the sandbox has
+// not (programs_inside.h), where the backend has exec; `SandboxCancelled` by `stop`.
 Report run_conformance(Subject& subject, const ConformanceOptions& options = {});
 
 }  // namespace casemate::conformance

@@ -1,9 +1,12 @@
 """`casemate conformance`: the probes from the command line, and what a script reads of them."""
 
+import os
+import re
 import signal
 import unittest
 
 from harness import PROGRAM, Case
+from images_test import make_root
 
 KEYS = ["probe", "suite", "sentence", "status", "expected", "seen", "reason"]
 
@@ -41,6 +44,26 @@ class Conformance(Case):
                 self.assertEqual((result.status, result.out), (125, b""), result)
                 for part in parts:
                     self.assertIn(part, result.err)
+
+    def test_an_image_that_lacks_what_the_probes_run_is_refused_and_told_what(self):
+        root = self.dir / "root"
+        make_root(root)
+        image = ("--image", f"dir:{root}")
+        result = self.conformance(*image)
+        self.assertRefused(result, "SandboxImageInvalid", "GNU core utilities")
+        self.assertEqual(result.out, b"")
+        lacking = re.search("run inside: (.*) is not there", result.err)[1].split(", ")
+        self.assertEqual(lacking, sorted(lacking))
+        self.assertLess({"cat", "mkdir", "mktemp", "sleep", "stat"}, set(lacking))
+        self.assertFalse({"python3", "sh"} & set(lacking))
+        told = self.conformance("--help").text
+        for program in (*lacking, "python3", "sh"):
+            self.assertRegex(told, rf"\b{program}\b")
+        # Which has Python and needs nothing else.
+        result = self.conformance(*image, "--suite", "host-tools")
+        self.assertEqual((result.status, result.err), (0, ""), result)
+        os.unlink(root / "usr/bin/sh")
+        self.assertRefused(self.conformance(*image, "--suite", "exec"), "SandboxImageInvalid", "inside: sh is not there")
 
     def test_a_backend_that_cannot_work_is_a_refusal(self):
         result = self.run_argv([str(PROGRAM), "conformance", "--json"],

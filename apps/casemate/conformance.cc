@@ -65,6 +65,7 @@ std::shared_ptr<SandboxBackend> choose(const ParsedLine& line,
 
 conformance::ConformanceOptions read_options(const ParsedLine& line) {
   conformance::ConformanceOptions options;
+  options.refuses_images = line.has("--image");
   for (const std::string& name : line.values("--suite")) {
     one_of("--suite", name, kSuites);
     options.suites.insert(conformance::parse_suite(name));

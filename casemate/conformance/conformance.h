@@ -24,6 +24,9 @@ struct ConformanceOptions {
   std::set<Suite> suites{};
   // Only these probes of them, by id; empty: all.
   std::set<std::string> probes{};
+  // The image is somebody's choice and no part of what is tried: one that has not the programs
+  // which the probes run inside (programs_inside.h) is refused before them.
+  bool refuses_images = false;
   // Told of each probe as it ends, on the calling thread.
   std::function<void(const ProbeResult&)> on_result{};
   std::stop_token stop{};
@@ -41,8 +44,8 @@ struct ConformanceOptions {
 //
 // Throws `InvalidArgument` for a suite named in `suites` whose gate is not declared, and for probes
 // that are in none of them; what the backend throws when the first sandbox is acquired, since then
-// nothing can be tried; `SandboxImageInvalid` naming what the suites run inside and the sandbox has
-// not (programs_inside.h), where the backend has exec; `SandboxCancelled` by `stop`.
+// nothing can be tried; `SandboxImageInvalid` naming the programs that an image lacks;
+// `SandboxCancelled` by `stop`.
 Report run_conformance(Subject& subject, const ConformanceOptions& options = {});
 
 }  // namespace casemate::conformance

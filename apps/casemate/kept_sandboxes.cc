@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "casemate/core/errors.h"
 #include "casemate/kinds/codeact/spec.h"
 
@@ -44,6 +46,12 @@ std::shared_ptr<Sandbox> kept_in(SandboxBackend& backend, const SandboxKey& key,
   } catch (const SandboxCancelled&) {
     throw;
   } catch (const SandboxError& error) {
+    // One that is there and cannot be had is not to be mistaken for another backend's.
+    NotLookedAt unheard;
+    if (std::ranges::any_of(list_of(backend, unheard),
+                            [&](const SandboxRecord& record) { return record.key == key; })) {
+      throw;
+    }
     missed.add(backend.declarations().name, error);
     return nullptr;
   }

@@ -45,17 +45,16 @@ std::shared_ptr<Sandbox> LocalSandboxes::acquire(const SandboxKey& key, const Sa
                                                  const CallControl& control) {
   check_key(key);
   check_spec(spec);
-  const auto check_bounds = [&] {
+  // Who has stopped already still hears what can be told without an engine: so it can be asked what
+  // would be refused, and nothing is made. A sandbox that is there has its bounds already.
+  if (control.stop.stop_requested()) {
     const BackendDeclarations declared = declarations();
     check_servable(spec, declared, groups().missing);
     settle_limits(spec.resources, declared, {});
-  };
-  // Who has stopped already still hears what can be told without an engine: so it can be asked what
-  // would be refused, and nothing is made.
-  if (control.stop.stop_requested()) check_bounds();
+  }
   check_control(control);
   engine_->get_ready(control);
-  check_bounds();
+  check_servable(spec, declarations(), groups().missing);
   const std::string digest = sandbox_name(key, spec.kind);
   const ImageChoice image = choose_image(spec, images_, engine_->build(), control);
   const std::string& fingerprint = image.fingerprint;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "casemate/local/lease.h"
 #include "casemate/local/local_sandboxes.h"
 #include "casemate/local/spec_check.h"
+#include "casemate/sys/cgroup.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
 #include "casemate/sys/socket.h"
@@ -32,6 +34,11 @@ void copy_text(char (&to)[Bytes], const std::string& from) {
   std::memcpy(to, from.c_str(), from.size() + 1);
 }
 
+// Some of a sandbox's control groups could not be made, which came out when it was there.
+class GroupsRefused : public SandboxUnavailable {
+  using SandboxUnavailable::SandboxUnavailable;
+};
+
 }  // namespace
 
 Resources Engine::bounds_as_a_whole(const Resources& resources) const {
@@ -47,13 +54,21 @@ HeldSandbox LocalSandboxes::create(const SandboxKey& key, const SandboxSpec& spe
   const auto publish_it = [&](const HeldSandbox& made) {
     publish ? publish(made) : this->publish(made, digest);
   };
+  const auto make = [&] {
+    try {
+      return create_once(key, spec, image, control, publish_it);
+    } catch (const GroupsRefused&) {
+      // It knows from now on.
+      return create_once(key, spec, image, control, publish_it);
+    }
+  };
   try {
-    return create_once(key, spec, image, control, publish_it);
+    return make();
   } catch (const LostInTheMaking& loss) {
     // Nobody has heard of it yet. A keeper that was killed while it was idle is noticed here, too,
     // and a process that somebody killed while it waited to become a sandbox.
     log(LogLevel::warning, fmt::format("{}; making the sandbox once more", loss.message()));
-    return create_once(key, spec, image, control, publish_it);
+    return make();
   }
 }
 
@@ -103,6 +118,10 @@ HeldSandbox LocalSandboxes::create_once(const SandboxKey& key, const SandboxSpec
     if (kept_by) keeper_.give_up(*kept_by);
     try {
       end(found.fresh(), record.id);
+      // Who ended it before did so perhaps before the last of them was made.
+      for (const std::string& group : sandbox_directories(record.groups, record.id)) {
+        sys::remove_control_group(group);
+      }
     } catch (const std::exception& error) {
       // Why there is no sandbox is what the caller has to hear; the next sweep ends what is left.
       log(LogLevel::warning,
@@ -131,15 +150,14 @@ HeldSandbox LocalSandboxes::create_once(const SandboxKey& key, const SandboxSpec
     mark_used(directory.get());
     auto [lease, sandboxes_end] = sys::socket_pair(sys::SocketType::stream);
     // None of it is expected to fail: the record and the request say so.
-    const auto make_other_groups = [&] {
-      const auto refused = carry_out(parts.others);
-      if (refused.empty()) return;
-      groups_are_refused_ = true;
-      throw LostInTheMaking(
-          fmt::format("its control groups could not be made: {}", refused.begin()->second));
-    };
+    std::map<Limit, std::string> refused;
     kept_by = ask_keeper(record, spec, image, {directory.get(), sandboxes_end.get()}, control,
-                         make_other_groups);
+                         [&] { refused = carry_out(parts.others); });
+    if (!refused.empty()) {
+      groups_are_refused_ = true;
+      throw GroupsRefused(fmt::format("the control groups of a sandbox could not be made: {}",
+                                      refused.begin()->second));
+    }
     sandboxes_end.reset();
     if (!lease_holds(lease.get()))
       throw LostInTheMaking("the sandbox ended right after it was made");

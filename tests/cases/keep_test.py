@@ -1,9 +1,11 @@
 """Sandboxes that stay: run --keep, exec, ls, rm."""
 
+import os
 import time
 import unittest
+from pathlib import Path
 
-from harness import Case, NEEDS_GROUPS, PROGRAM, cgroups_of, signal
+from harness import Case, NEEDS_GROUPS, NEEDS_ROOT, PROGRAM, SANITIZED, cgroups_of, signal
 
 RECORD = ["id", "backend", "isolation", "scope", "thread", "agent", "kind", "age_s", "idle_s", "processes",
           "memory_bytes"]
@@ -36,6 +38,13 @@ class Kept(Case):
 
 
 class Keep(Kept):
+    @NEEDS_ROOT
+    def test_what_is_kept_serves_who_could_not_have_had_it_made(self):
+        self.keep("print(1)", "t", "--disk", "32M")
+        bounded = ["setpriv", "--bounding-set=-sys_resource", "prlimit", "--fsize=24000000:24000000"]
+        result = self.run_argv(bounded + self.argv("--keep", "--thread", "t", "--disk", "32M", program="print(2)"))
+        self.assertEqual((result.status, result.text), (0, "2\n"), result)
+
     def test_the_next_run_finds_what_the_last_one_left(self):
         first = self.keep("open('/home/user/kept', 'w').write('here')")
         second = self.keep("print(open('/home/user/kept').read())")
@@ -291,6 +300,35 @@ class Rm(Kept):
                       ("--scope", ""), ("--scope", "a", "--thread", "")):
             with self.subTest(words=words):
                 self.assertRefused(self.verb("rm", *words), "InvalidArgument")
+
+
+
+class Making(Case):
+    @unittest.skipIf(SANITIZED, "the sanitizer looks for leaks by ptrace, which strace has taken")
+    @NEEDS_ROOT
+    @NEEDS_GROUPS
+    def test_a_sandbox_that_ends_while_its_groups_are_made_leaves_none(self):
+        """LC-04"""
+        # This process makes groups while the keeper makes the sandbox: slowly enough to be overtaken.
+        slowly = ["strace", "-qq", "-o", "/dev/null", "-e", "trace=mkdirat", "-e", "inject=mkdirat:delay_enter=100000"]
+        started = time.monotonic()
+        process = self.start(slowly + self.argv(program="print(1)"))
+        agents = {}
+
+        def has_an_agent():
+            for sandbox in (self.state / "new").glob("*"):
+                for group in map(Path, cgroups_of(sandbox.name)):
+                    for members in (group / "cgroup.procs", group / "agent/cgroup.procs"):
+                        if members.exists() and (found := members.read_text().split()):
+                            agents[sandbox.name] = int(found[0])
+            return agents
+
+        self.wait_until(has_an_agent, "the agent in its group")
+        [(sandbox, agent)] = agents.items()
+        os.kill(agent, signal.SIGKILL)
+        result = self.finish(process, started)
+        self.assertEqual((result.status, result.text), (0, "1\n"), result)
+        self.assertEqual(cgroups_of(sandbox), [])
 
 
 class UnusableState(Kept):

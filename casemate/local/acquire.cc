@@ -56,6 +56,10 @@ std::shared_ptr<Sandbox> LocalSandboxes::acquire(const SandboxKey& key, const Sa
   engine_->get_ready(control);
   check_servable(spec, declarations(), groups().missing);
   const std::string digest = sandbox_name(key, spec.kind);
+  const std::string there = options_.state_dir + "/" + guest::kPublishedName + "/" + digest;
+  const bool is_new = access(there.c_str(), F_OK) != 0;
+  // Refused before anything is begun or fetched.
+  if (is_new) settle_limits(spec.resources, declarations(), {});
   const ImageChoice image = choose_image(spec, images_, engine_->build(), control);
   const std::string& fingerprint = image.fingerprint;
   // Held by this process, so nobody else had reason to make or replace it: no lock and no file.
@@ -70,8 +74,7 @@ std::shared_ptr<Sandbox> LocalSandboxes::acquire(const SandboxKey& key, const Sa
   if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
 
   // Whoever meets a sandbox that is there needs no keeper.
-  const std::string there = options_.state_dir + "/" + guest::kPublishedName + "/" + digest;
-  if (access(there.c_str(), F_OK) != 0) keeper_.start_ahead();
+  if (is_new) keeper_.start_ahead();
   const std::shared_ptr<const StateDirectory> kept = state();
   const StateDirectory& found = *kept;
   held_.drop_dead();

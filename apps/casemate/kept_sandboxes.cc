@@ -48,8 +48,9 @@ std::shared_ptr<Sandbox> kept_in(SandboxBackend& backend, const SandboxKey& key,
   } catch (const SandboxError& error) {
     // One that is there and cannot be had is not to be mistaken for another backend's.
     NotLookedAt unheard;
-    if (std::ranges::any_of(list_of(backend, unheard),
-                            [&](const SandboxRecord& record) { return record.key == key; })) {
+    if (std::ranges::any_of(list_of(backend, unheard), [&](const SandboxRecord& record) {
+          return record.key == key && record.kind == kCodeactKind;
+        })) {
       throw;
     }
     missed.add(backend.declarations().name, error);

@@ -33,7 +33,8 @@ class NotLookedAt {
 std::vector<SandboxRecord> list_of(SandboxBackend& backend, NotLookedAt& missed);
 
 // The sandbox that a run with --keep left there under that key; null where there is none, and where
-// the backend cannot tell, which is added to `missed` then. Throws `SandboxCancelled`.
+// the backend cannot tell, which is added to `missed` then. Throws `SandboxCancelled`, and why
+// one that is there cannot be had.
 std::shared_ptr<Sandbox> kept_in(SandboxBackend& backend, const SandboxKey& key,
                                  const CallControl& control, NotLookedAt& missed);
 

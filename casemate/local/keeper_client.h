@@ -61,7 +61,8 @@ class KeeperClient {
   // Has one sandbox made and waits until its agent listens; `request.number` is set here. Throws
   // `SandboxUnavailable` naming what the keeper or the agent could not do, `LostInTheMaking` when
   // the keeper or what was to become the sandbox ended meanwhile, `SandboxTimeout`,
-  // `SandboxCancelled`; it is given up then. `meanwhile` is called while it is being made.
+  // `SandboxCancelled`; it is given up then. `meanwhile` is called once, on this thread, while
+  // it is being made, and does not throw.
   KeptBy create(guest::CreateSandbox request, std::span<const int> descriptors,
                 const CallControl& control, const std::function<void()>& meanwhile = {});
 

@@ -201,15 +201,18 @@ std::vector<docker::Container> DockerTest::containers() {
 }
 
 // By asking again: Podman's own way of waiting does not hear of what it removes by itself.
-void DockerTest::await_gone(const std::string& id) {
+bool DockerTest::await(const std::string& id,
+                       const std::function<bool(const std::optional<docker::Container>&)>& is_so) {
   const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (engine_->inspect(id, {})) {
-    if (std::chrono::steady_clock::now() >= until) {
-      ADD_FAILURE() << "container " << id << " does not end";
-      return;
-    }
+  while (!is_so(engine_->inspect(id, {}))) {
+    if (std::chrono::steady_clock::now() >= until) return false;
     usleep(20'000);
   }
+  return true;
+}
+
+void DockerTest::await_gone(const std::string& id) {
+  EXPECT_TRUE(await(id, [](const auto& found) { return !found; })) << id << " does not end";
 }
 
 ExecRequest shell(std::string line) {

@@ -6,7 +6,9 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +62,9 @@ class DockerTest : public testing::TestWithParam<std::string> {
   std::vector<docker::Container> containers();
   docker::Engine& engine() { return *engine_; }
   // Waits until a container that ends by itself is gone.
+  // Whether it comes to that in time.
+  bool await(const std::string& id,
+             const std::function<bool(const std::optional<docker::Container>&)>& is_so);
   void await_gone(const std::string& id);
 
   std::filesystem::path state_;

@@ -98,7 +98,7 @@ TEST_P(DockerLifecycle, InAContainerThatHasEndedOrIsGoneThereIsNoExec) {
   ASSERT_TRUE(id);
   EXPECT_FALSE(engine().exec(*id, {"/bin/true"}, {})) << "which did not begin yet";
   engine().start(*id, {});
-  while (engine().inspect(*id, {})->is_live()) usleep(20'000);
+  ASSERT_TRUE(await(*id, [](const auto& found) { return found && !found->is_live(); }));
   EXPECT_FALSE(engine().exec(*id, {"/bin/true"}, {}));
   engine().remove(*id, {});
   EXPECT_FALSE(engine().exec(*id, {"/bin/true"}, {}));

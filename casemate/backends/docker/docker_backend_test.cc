@@ -51,6 +51,8 @@ class CarelessEngine {
   // How long it thinks about what it is.
   std::chrono::milliseconds pause{0};
   std::atomic<int> lists = 0;
+  // How often it stumbles over a process that has ended before it knows of that, as Podman does.
+  std::atomic<int> stumbles = 0;
 
  private:
   static std::string container(const std::string& id, const SandboxKey& key) {
@@ -72,6 +74,10 @@ class CarelessEngine {
     if (request.starts_with("GET /version ")) {
       poll(nullptr, 0, static_cast<int>(pause.count()));
       body = R"({"ApiVersion":"1.41","MinAPIVersion":"1.12","Version":"1"})";
+    } else if (stumbles > 0) {
+      --stumbles;
+      status = "500 Internal Server Error";
+      body = R"({"message":"read /proc/7/cgroup: no such process"})";
     } else if (request.find("/containers/json") != request.npos) {
       ++lists;
       body = "[" + container("ours", {"scope", "thread", "agent"}) + "," +
@@ -134,6 +140,28 @@ TEST(DockerEngine, AProgramThatIsNotStartedIsRefusedWhereTheContainerRunsAndElse
   }
   careless.state = "exited";
   EXPECT_FALSE(engine.exec("ours", {"/bin/true"}, {}));
+}
+
+TEST(DockerEngine, OneThatEndsInThisMomentIsAskedForUntilItsEndIsKnown) {
+  CarelessEngine careless;
+  careless.state = "exited";
+  docker::Engine engine(docker::parse_engine_address(careless.path()), nullptr, Log{});
+  engine.facts({});
+  careless.stumbles = 2;
+  const auto found = engine.inspect("ours", {});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->state, "exited");
+  careless.stumbles = 2;
+  EXPECT_EQ(engine.list({}, {}).size(), 2U);
+  careless.stumbles = 2;
+  EXPECT_TRUE(engine.remove("ours", {}));
+  EXPECT_EQ(careless.removals.size(), 1U);
+  // Who waits no longer is not held.
+  careless.stumbles = 1'000;
+  CallControl control;
+  control.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  EXPECT_THROW(engine.inspect("ours", control), SandboxTimeout);
+  careless.stumbles = 0;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "casemate/base/json.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
+#include "casemate/sys/poll.h"
 
 namespace casemate::docker {
 namespace {
@@ -23,6 +24,9 @@ constexpr int kMostMinor = 51;
 constexpr std::chrono::seconds kHandshakePatience{10};
 // So that a caller who gives up while a container is made can still remove it.
 constexpr std::chrono::seconds kCreateGrace{5};
+// From the end of a container's first process until Podman knows of it.
+constexpr std::chrono::seconds kEndPatience{5};
+constexpr std::chrono::milliseconds kEndPause{10};
 // Of what an engine says in no form that is known here.
 constexpr std::size_t kMostWords = 1000;
 
@@ -207,6 +211,27 @@ EngineReply Engine::ask(std::string_view method, const std::string& path,
 
 namespace {
 
+// Podman's answer about a container whose first process has ended, until its monitor tells: "read
+// /proc/7/cgroup: no such process".
+bool is_ending(const EngineReply& reply) {
+  return reply.status == 500 && words_of(reply).find("no such process") != std::string::npos;
+}
+
+}  // namespace
+
+// By asking again: Podman tells nobody when it knows.
+EngineReply Engine::ask_until_known(std::string_view method, const std::string& path,
+                                    const CallControl& control) {
+  const auto until = std::chrono::steady_clock::now() + kEndPatience;
+  while (true) {
+    EngineReply reply = ask(method, path, control);
+    if (!is_ending(reply) || std::chrono::steady_clock::now() >= until) return reply;
+    sys::poll_until({}, std::chrono::steady_clock::now() + kEndPause);
+  }
+}
+
+namespace {
+
 void expect(const EngineReply& reply, std::initializer_list<unsigned> statuses) {
   if (std::find(statuses.begin(), statuses.end(), reply.status) != statuses.end()) return;
   throw EngineRefused(reply.status, words_of(reply));
@@ -372,7 +397,7 @@ bool is_gone(const EngineReply& reply) {
 }  // namespace
 
 std::optional<Container> Engine::inspect(const std::string& id, const CallControl& control) {
-  const EngineReply reply = ask("GET", "/containers/" + id + "/json", control);
+  const EngineReply reply = ask_until_known("GET", "/containers/" + id + "/json", control);
   if (is_gone(reply)) return std::nullopt;
   expect(reply, {200});
   const json::object object = parse(reply.body);
@@ -390,7 +415,7 @@ std::optional<Container> Engine::inspect(const std::string& id, const CallContro
 std::vector<Container> Engine::list(const std::vector<std::string>& labels,
                                     const CallControl& control) {
   const EngineReply reply =
-      ask("GET", "/containers/json?all=1&" + filters("label", labels), control);
+      ask_until_known("GET", "/containers/json?all=1&" + filters("label", labels), control);
   expect(reply, {200});
   std::vector<Container> found;
   for (const json::value& each : parse_array(reply.body)) {
@@ -421,7 +446,8 @@ Engine::Usage Engine::usage(const std::string& id, const CallControl& control) {
 }
 
 bool Engine::remove(const std::string& id, const CallControl& control) {
-  const EngineReply reply = ask("DELETE", "/containers/" + id + "?force=1&v=1", control);
+  const EngineReply reply =
+      ask_until_known("DELETE", "/containers/" + id + "?force=1&v=1", control);
   if (is_gone(reply)) return false;
   if (reply.status == 409) {
     // Somebody, or the engine after the container's end, is at it.

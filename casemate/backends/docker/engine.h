@@ -135,6 +135,9 @@ class Engine {
  private:
   EngineReply ask(std::string_view method, const std::string& path, const CallControl& control,
                   std::string body = {}, std::chrono::seconds grace = {});
+  // Of what may be asked twice, about containers that may end meanwhile.
+  EngineReply ask_until_known(std::string_view method, const std::string& path,
+                              const CallControl& control);
   std::string target(const std::string& path, const CallControl& control);
   EngineFacts negotiate(const CallControl& control);
 

@@ -112,7 +112,7 @@ class CloneStarter final : public Starter {
     }
     if (!template_) {
       proc_first_ = identity_->is_root_here() && proc_is_covered();
-      template_.emplace();
+      template_.emplace(template_directory());
     }
   }
 

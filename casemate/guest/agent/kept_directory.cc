@@ -1,5 +1,6 @@
 #include "casemate/guest/agent/kept_directory.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,8 +11,15 @@
 
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/file.h"
+#include "casemate/sys/unique_fd.h"
 
 namespace casemate::guest {
+namespace {
+
+// A host gives it three: while it is made, published, and while it ends.
+constexpr int kMostNames = 16;
+
+}  // namespace
 
 bool is_published(int directory) noexcept {
   try {
@@ -32,8 +40,14 @@ void remove_directory(int directory) noexcept {
     unlinkat(directory, name, 0);
   }
   try {
-    while (const std::optional<std::string> path = sys::path_of(directory)) {
-      if (rmdir(path->c_str()) == 0 || errno != ENOENT) return;
+    // By its parent, which a mount that came later does not hide. Its host may be giving it another
+    // name.
+    for (int tries = 0; tries < kMostNames; ++tries) {
+      const std::optional<std::string> path = sys::path_of(directory);
+      if (!path) return;
+      const sys::UniqueFd parent = sys::open_at(directory, "..", O_PATH | O_DIRECTORY);
+      const std::string name = path->substr(path->rfind('/') + 1);
+      if (unlinkat(parent.get(), name.c_str(), AT_REMOVEDIR) == 0 || errno != ENOENT) return;
     }
   } catch (const std::exception&) {
   }

@@ -313,6 +313,12 @@ UniqueFd attach_template(const char* place) {
 
 }  // namespace
 
+const char* template_directory() {
+  static const char* const directory =
+      access(kContainerTemplate, F_OK) == 0 ? kContainerTemplate : kDevicesDirectory;
+  return directory;
+}
+
 RootTemplate::RootTemplate(const char* place) : place_(place) {
   if (unshare(CLONE_NEWNS) < 0) sys::throw_errno("making a mount namespace");
   // What the machine mounts or drops later is followed; nothing made here reaches it.
@@ -413,7 +419,7 @@ void furnish_container(const RootPlan& plan) {
 }
 
 void enter_root(UniqueFd proc) {
-  const UniqueFd tree = sys::clone_tree(AT_FDCWD, kTemplateDirectory);
+  const UniqueFd tree = sys::clone_tree(AT_FDCWD, template_directory());
   sys::restrict_mount(tree.get(), {.read_only = true, .no_dev = false});
   // Any directory will do that is always there and from which nothing is taken.
   sys::attach(tree.get(), AT_FDCWD, "/proc");

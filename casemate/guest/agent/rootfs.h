@@ -15,10 +15,13 @@ inline constexpr char kHomeDirectory[] = "/home/user";
 // Where a call mounts what it alone may see of the host; empty in one that sees nothing.
 inline constexpr char kCallDirectory[] = "/casemate/call";
 
-// Where the linux backend's keeper has the template, in its own mount namespace; it uses no device.
-inline constexpr char kTemplateDirectory[] = "/dev";
-// Where a container's keeper has it: the runtime needs devices, and no terminal.
+// Where a container's keeper has the template, in its own mount namespace: there is no room there
+// for a state directory or an image, which it would cover. The runtime needs devices, and no
+// terminal.
 inline constexpr char kContainerTemplate[] = "/dev/pts";
+// Where the linux backend's keeper has it: the same, or /dev where that is not there. Asked once in
+// a process and those that it clones.
+const char* template_directory();
 
 // Device nodes of a template's own, or views of the machine's where it may make none.
 enum class TemplateDevices : std::uint8_t { nodes, views };
@@ -39,7 +42,7 @@ class RootTemplate {
  public:
   // Gives the calling process, root of the machine or of a user namespace, a mount namespace of its
   // own in which the template lies over `place`, a constant. Throws `std::system_error`.
-  explicit RootTemplate(const char* place = kTemplateDirectory);
+  explicit RootTemplate(const char* place);
 
   // How it has its devices.
   TemplateDevices devices() const { return devices_kind_; }

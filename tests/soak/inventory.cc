@@ -154,13 +154,12 @@ Inventory take_inventory(Namespaces namespaces, const std::vector<fs::path>& dir
 
 std::string differences(const Inventory& before, const Inventory& after) {
   std::string text;
-  const auto tell = [&](const char* what, const Inventory& ones, const Inventory& others) {
-    for (const std::string& each : ones) {
-      if (!others.contains(each)) text += std::string(what) + each + "\n";
-    }
-  };
-  tell("left: ", after, before);
-  tell("missing: ", before, after);
+  for (const std::string& each : after) {
+    if (!before.contains(each)) text += "left: " + each + "\n";
+  }
+  for (const std::string& each : before) {
+    if (!after.contains(each) && !each.starts_with("mount ")) text += "missing: " + each + "\n";
+  }
   return text;
 }
 

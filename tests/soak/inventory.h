@@ -38,7 +38,8 @@ Inventory descriptors();
 Inventory take_inventory(Namespaces namespaces,
                          const std::vector<std::filesystem::path>& directories);
 
-// A line for each entry that is in one of them only; empty when they are equal.
+// A line for each entry that is in one of them only, but for a mount that is gone: one that this
+// namespace was born with goes when somebody elsewhere removes what it is on. Empty without any.
 std::string differences(const Inventory& before, const Inventory& after);
 
 }  // namespace casemate::soak

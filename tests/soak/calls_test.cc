@@ -76,7 +76,7 @@ class ToolSoak : public Soak {
   // Long enough for some kills.
   void be_called() {
     ++*calls_;
-    for (int i = 0; i < 20; ++i) getppid();
+    for (int i = 0; i < 60; ++i) getppid();
     ++*calls_;
   }
 

@@ -67,6 +67,21 @@ class Keep(Kept):
         self.nothing_is_left_in_the_state_root()
         self.assertEqual(cgroups_of(identifier), [])
 
+    @NEEDS_ROOT
+    @NEEDS_GROUPS
+    def test_a_group_that_cannot_be_removed_yet_is_not_forgotten(self):
+        kept = self.keep("pass", "t", "--idle-ttl", "0.5")
+        identifier = kept.json["sandbox"]["id"]
+        group = Path(cgroups_of(identifier)[0])
+        stranger = self.start(["sleep", "1000"])
+        (group / "cgroup.procs").write_text(str(stranger.pid))
+        self.wait_until_none_is_listed()
+        self.assertEqual(cgroups_of(identifier), [str(group)])
+        stranger.kill()
+        stranger.wait()
+        self.assertEqual(self.listed(), [])
+        self.assertEqual(cgroups_of(identifier), [])
+
     def test_LC_16_a_run_that_only_calls_host_tools_is_in_use(self):
         """LC-16"""
         result = self.keep("import casemate_tools, time\n"

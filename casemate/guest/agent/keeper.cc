@@ -402,9 +402,12 @@ class Keeper {
     if (sandbox.watch >= 0) inotify_rm_watch(watches_.get(), sandbox.watch);
     if (sandbox.runtime_pid > 0) reap_strays();
     settle_early_end(sandbox);
-    for (const std::string& group : sandbox.control_groups) sys::remove_control_group(group);
-    starter_->remove_rest(sandbox);
-    remove_directory(sandbox.directory.get());
+    bool gone = starter_->remove_rest(sandbox);
+    for (const std::string& group : sandbox.control_groups) {
+      if (sys::remove_control_group(group) != 0) gone = false;
+    }
+    // Otherwise it stays for the next sweep, which finds the rest by it.
+    if (gone) remove_directory(sandbox.directory.get());
     if (sandbox.given_up) answer(sandbox.number, ECANCELED, "");
   }
 

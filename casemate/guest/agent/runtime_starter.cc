@@ -102,8 +102,8 @@ class RuntimeStarter final : public Starter {
     sandbox.status = std::move(ours);
   }
 
-  void remove_rest(const KeptSandbox& sandbox) noexcept override {
-    remove_runtime_rest(plan_.state_directory, sandbox.id);
+  bool remove_rest(const KeptSandbox& sandbox) noexcept override {
+    return remove_runtime_rest(plan_.state_directory, sandbox.id);
   }
 
  private:

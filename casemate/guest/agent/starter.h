@@ -77,8 +77,8 @@ class Starter {
   virtual void drop_next() noexcept {}
 
   // Its processes have ended: removes what the start may have left beside the sandbox's directory
-  // and its control groups. The default does nothing.
-  virtual void remove_rest(const KeptSandbox& /*sandbox*/) noexcept {}
+  // and its control groups. Returns whether nothing of that is left. The default does nothing.
+  virtual bool remove_rest(const KeptSandbox& /*sandbox*/) noexcept { return true; }
 
   // Whose user ids sandboxes have, for a person.
   virtual std::string description() const = 0;

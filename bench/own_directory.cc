@@ -1,15 +1,12 @@
 #include "bench/own_directory.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <exception>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -20,21 +17,9 @@
 namespace casemate::bench {
 namespace {
 
-// The first of them that is a tmpfs, as /run is where state lies by default on most machines: a
-// disk's journal would be measured with every sandbox. Else the last.
-constexpr const char* kParents[] = {"/dev/shm", "/tmp"};
+constexpr char kParent[] = "/tmp";
 constexpr std::string_view kPrefix = "casemate-bench-";
 constexpr char kLockName[] = "owner.lock";
-
-const char* parent() {
-  for (const char* each : kParents) {
-    struct statfs status{};
-    if (statfs(each, &status) == 0 && status.f_type == TMPFS_MAGIC && access(each, W_OK) == 0) {
-      return each;
-    }
-  }
-  return std::end(kParents)[-1];
-}
 
 void remove_if_left(const std::filesystem::path& path,
                     const std::function<void(const std::filesystem::path&)>& before) {
@@ -56,8 +41,8 @@ void remove_if_left(const std::filesystem::path& path,
 }  // namespace
 
 OwnDirectory::OwnDirectory() {
-  std::string name = std::string(parent()) + "/" + std::string(kPrefix) + "XXXXXX";
-  if (mkdtemp(name.data()) == nullptr) sys::throw_errno("making the directory " + name);
+  std::string name = std::string(kParent) + "/" + std::string(kPrefix) + "XXXXXX";
+  if (mkdtemp(name.data()) == nullptr) sys::throw_errno("making a directory under /tmp");
   path_ = name;
   // Locked before a sweep can see it.
   const std::filesystem::path unseen = path_ / "next.lock";
@@ -73,16 +58,14 @@ OwnDirectory::~OwnDirectory() {
 
 void sweep_own_directories(
     const std::function<void(const std::filesystem::path& directory)>& before) noexcept {
-  for (const char* each : kParents) {
-    try {
-      for (const auto& entry : std::filesystem::directory_iterator(each)) {
-        if (entry.path().filename().string().starts_with(kPrefix)) {
-          remove_if_left(entry.path(), before);
-        }
+  try {
+    for (const auto& entry : std::filesystem::directory_iterator(kParent)) {
+      if (entry.path().filename().string().starts_with(kPrefix)) {
+        remove_if_left(entry.path(), before);
       }
-    } catch (const std::exception&) {
-      // What is left is looked at again the next time.
     }
+  } catch (const std::exception&) {
+    // What is left is looked at again the next time.
   }
 }
 

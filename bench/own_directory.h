@@ -7,9 +7,8 @@
 
 namespace casemate::bench {
 
-// A directory in memory where there is such a place (/dev/shm), else under /tmp, removed at the
-// end. It carries a lock that this process holds: what a killed one left is told by that, and
-// removed by the next sweep.
+// A directory under /tmp, removed at the end. It carries a lock that this process holds: what a
+// killed one left is told by that, and removed by the next sweep.
 class OwnDirectory {
  public:
   // Throws `std::system_error`.

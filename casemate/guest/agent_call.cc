@@ -197,7 +197,6 @@ void AgentCall::hold(const ExpectedProgram& program, const std::vector<std::stri
       .exec = decode_exec(encode_request(request, directory_ + "/work", environment_)),
       .path = directory_ + "/" + program.path,
       .imports = imports};
-  if (accounting_) accounting_->started_ahead();
   Connection sender(attach(AttachKind::exec, control), parts_->timing.silence);
   sender.put(FrameType::hold, encode(message));
   sender.flush(control);

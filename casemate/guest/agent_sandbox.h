@@ -74,9 +74,6 @@ class CallAccounting {
   // with a program that stays. None: busy is not marked. Throws `SandboxUnavailable`.
   virtual sys::UniqueFd mark_busy() { return {}; }
 
-  // A program was started ahead of who will use the call: what it spends is not theirs.
-  virtual void started_ahead() noexcept {}
-
   // The counters now.
   virtual CallCounters snapshot() noexcept { return {}; }
 

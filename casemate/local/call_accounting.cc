@@ -69,11 +69,13 @@ LocalCallAccounting::LocalCallAccounting(ControlGroupLayout layout, std::string 
   }
   try {
     members_ = open_members(member_directories(layout_, id_, call_));
+    counters_.emplace(layout_, id_, call_);
     if (bounds_.cpu_seconds != 0) {
       meter_ = sys::open_at(AT_FDCWD, cpu_counter_file(layout_, id_, call_).c_str(), O_RDONLY);
     }
   } catch (const std::system_error& error) {
     members_.clear();
+    counters_.reset();
     remove_groups();
     throw SandboxUnavailable(fmt::format("a call's control group: {}", error.what()));
   }
@@ -136,12 +138,7 @@ sys::UniqueFd LocalCallAccounting::mark_busy() {
 guest::CallCounters LocalCallAccounting::snapshot() noexcept {
   ++running_;
   try {
-    // Reading four files to learn that nothing was counted yet would stand in every program's way.
-    // But what waits there for the first may have been ended, when another call took the memory.
-    if (untouched_.exchange(false)) {
-      return {.oom_kills = read_memory_kills(layout_, id_, call_).value_or(0)};
-    }
-    const GroupCounters counters = read_counters(layout_, id_, call_);
+    const GroupCounters counters = counters_->read();
     return {.oom_kills = counters.memory_kills.value_or(0),
             .refused_forks = counters.refused_forks.value_or(0),
             .cpu = std::chrono::nanoseconds(counters.cpu_nanoseconds.value_or(0))};
@@ -152,7 +149,7 @@ guest::CallCounters LocalCallAccounting::snapshot() noexcept {
 
 void LocalCallAccounting::finish(const guest::CallCounters& before, ExecResult& result) noexcept {
   try {
-    const GroupCounters after = read_counters(layout_, id_, call_);
+    const GroupCounters after = counters_->read();
     if (after.cpu_nanoseconds) {
       result.cpu = std::chrono::nanoseconds(*after.cpu_nanoseconds) - before.cpu;
     }

@@ -46,7 +46,6 @@ class LocalCallAccounting final : public guest::CallAccounting {
   std::optional<guest::CpuBudget> cpu_budget() const override;
   sys::UniqueFd mark_busy() override;
   void take_into_use(const CallControl& control) override;
-  void started_ahead() noexcept override { untouched_ = false; }
   void closing() noexcept override;
   void closed(bool known) noexcept override;
   guest::CallCounters snapshot() noexcept override;
@@ -61,12 +60,12 @@ class LocalCallAccounting final : public guest::CallAccounting {
   CallBounds bounds_;
   void remove_groups() noexcept;
 
-  // No program was in its groups yet.
-  std::atomic<bool> untouched_ = true;
   // Programs whose counters are still to be read.
   std::atomic<int> running_ = 0;
   MemoryKills kills_;
   std::vector<sys::UniqueFd> members_;
+  // From when the groups are made.
+  std::optional<CounterFiles> counters_;
   sys::UniqueFd meter_;
   std::optional<FileLock> busy_;
   // All of its groups.

@@ -1,8 +1,10 @@
 #include "casemate/local/control_groups.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -89,17 +91,12 @@ std::optional<std::uint64_t> read_number(const std::string& path) {
   }
 }
 
-// A file of lines "key value".
-std::optional<std::uint64_t> read_keyed(const std::string& path, std::string_view key) {
-  try {
-    const auto text = sys::read_file_if_there(AT_FDCWD, path.c_str(), 65536);
-    if (!text) return std::nullopt;
-    for (const std::string_view line : split_parts(*text, '\n')) {
-      if (line.starts_with(key) && line.size() > key.size() && line[key.size()] == ' ') {
-        return parse_number(line.substr(key.size() + 1));
-      }
+// Of lines "key value".
+std::optional<std::uint64_t> find_keyed(std::string_view text, std::string_view key) {
+  for (const std::string_view line : split_parts(text, '\n')) {
+    if (line.starts_with(key) && line.size() > key.size() && line[key.size()] == ' ') {
+      return parse_number(line.substr(key.size() + 1));
     }
-  } catch (const std::system_error&) {
   }
   return std::nullopt;
 }
@@ -301,35 +298,59 @@ std::string cpu_counter_file(const ControlGroupLayout& layout, std::string_view 
          (layout.accounting->unified ? "/cpu.stat" : "/cpuacct.usage");
 }
 
-std::optional<std::uint64_t> read_memory_kills(const ControlGroupLayout& layout,
-                                               std::string_view id, std::string_view call) {
-  if (!layout.memory) return std::nullopt;
-  return read_keyed(call_group(*layout.memory, id, call) +
-                        (layout.memory->unified ? "/memory.events" : "/memory.oom_control"),
-                    "oom_kill");
+namespace {
+
+// None where the kernel has no such counter.
+sys::UniqueFd open_counter(const std::string& path) {
+  sys::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file && errno != ENOENT) sys::throw_errno("opening " + path);
+  return file;
 }
 
-GroupCounters read_counters(const ControlGroupLayout& layout, std::string_view id,
-                            std::string_view call) {
-  GroupCounters counters;
+// The whole of it, none of which is longer.
+class CounterText {
+ public:
+  explicit CounterText(const sys::UniqueFd& file)
+      : size_(file ? pread(file.get(), text_.data(), text_.size(), 0) : -1) {}
+  std::string_view view() const {
+    return {text_.data(), static_cast<std::size_t>(std::max<ssize_t>(size_, 0))};
+  }
+
+ private:
+  std::array<char, 4096> text_;
+  ssize_t size_;
+};
+
+}  // namespace
+
+CounterFiles::CounterFiles(const ControlGroupLayout& layout, std::string_view id,
+                           std::string_view call) {
   if (layout.memory) {
     const std::string group = call_group(*layout.memory, id, call);
     const bool unified = layout.memory->unified;
-    counters.memory_kills = read_memory_kills(layout, id, call);
-    counters.peak_memory =
-        read_number(group + (unified ? "/memory.peak" : "/memory.max_usage_in_bytes"));
+    memory_kills_ = open_counter(group + (unified ? "/memory.events" : "/memory.oom_control"));
+    peak_memory_ = open_counter(group + (unified ? "/memory.peak" : "/memory.max_usage_in_bytes"));
   }
   if (layout.pids) {
-    counters.refused_forks = read_keyed(call_group(*layout.pids, id, call) + "/pids.events", "max");
+    refused_forks_ = open_counter(call_group(*layout.pids, id, call) + "/pids.events");
   }
   if (layout.accounting) {
-    const std::string file = cpu_counter_file(layout, id, call);
-    if (layout.accounting->unified) {
-      const auto microseconds = read_keyed(file, "usage_usec");
-      if (microseconds) counters.cpu_nanoseconds = *microseconds * 1000;
-    } else {
-      counters.cpu_nanoseconds = read_number(file);
-    }
+    cpu_ = open_counter(cpu_counter_file(layout, id, call));
+    cpu_is_unified_ = layout.accounting->unified;
+  }
+}
+
+GroupCounters CounterFiles::read() const {
+  GroupCounters counters{.memory_kills = find_keyed(CounterText(memory_kills_).view(), "oom_kill"),
+                         .refused_forks = find_keyed(CounterText(refused_forks_).view(), "max"),
+                         .cpu_nanoseconds = {},
+                         .peak_memory = parse_number(CounterText(peak_memory_).view())};
+  const CounterText cpu(cpu_);
+  if (cpu_is_unified_) {
+    const auto microseconds = find_keyed(cpu.view(), "usage_usec");
+    if (microseconds) counters.cpu_nanoseconds = *microseconds * 1000;
+  } else {
+    counters.cpu_nanoseconds = parse_number(cpu.view());
   }
   return counters;
 }

@@ -114,11 +114,22 @@ struct GroupCounters {
   std::optional<std::uint64_t> cpu_nanoseconds;
   std::optional<std::uint64_t> peak_memory;
 };
-GroupCounters read_counters(const ControlGroupLayout& layout, std::string_view id,
-                            std::string_view call);
-// The first of them alone.
-std::optional<std::uint64_t> read_memory_kills(const ControlGroupLayout& layout,
-                                               std::string_view id, std::string_view call);
+
+// The files of a call's counters, held open: what is read then stands in every program's way.
+class CounterFiles {
+ public:
+  // Throws `std::system_error` when one is there and cannot be opened.
+  CounterFiles(const ControlGroupLayout& layout, std::string_view id, std::string_view call);
+
+  GroupCounters read() const;
+
+ private:
+  sys::UniqueFd memory_kills_;
+  sys::UniqueFd peak_memory_;
+  sys::UniqueFd refused_forks_;
+  sys::UniqueFd cpu_;
+  bool cpu_is_unified_ = false;
+};
 
 // Bytes in use by a sandbox and how many processes its calls have; 0 where it cannot be told.
 struct SandboxUse {

@@ -250,7 +250,7 @@ TEST_F(FakeTree, CountersOfVersion2AreRead) {
   put("casemate/ID/memory.current", "8192\n");
   put("casemate/ID/pids.current", "4\n");
   const ControlGroupLayout layout{place(true), place(true), place(true), place(true)};
-  const GroupCounters counters = read_counters(layout, "ID", "abc");
+  const GroupCounters counters = CounterFiles(layout, "ID", "abc").read();
   EXPECT_EQ(counters.memory_kills, 2U);
   EXPECT_EQ(counters.peak_memory, 4096U);
   EXPECT_EQ(counters.refused_forks, 7U);
@@ -278,7 +278,7 @@ TEST_F(FakeTree, CountersOfVersion1AreRead) {
   put("casemate/ID/calls/call-abc/memory.max_usage_in_bytes", "4096\n");
   put("casemate/ID/calls/call-abc/cpuacct.usage", "1500\n");
   const ControlGroupLayout layout{place(false), place(false), place(false), place(false)};
-  const GroupCounters counters = read_counters(layout, "ID", "abc");
+  const GroupCounters counters = CounterFiles(layout, "ID", "abc").read();
   EXPECT_EQ(counters.memory_kills, 1U);
   EXPECT_EQ(counters.peak_memory, 4096U);
   EXPECT_EQ(counters.cpu_nanoseconds, 1500U);

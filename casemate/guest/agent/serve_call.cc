@@ -1,6 +1,7 @@
 #include "casemate/guest/agent/serve_call.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -100,7 +101,11 @@ class CallProcess {
     bool known = end_children();
     const bool some_stay = !children_.empty();
     if (!some_stay) known = remove_scope() && known;
-    if (end == End::asked) answer(FrameType::call_closed, encode(CallClosed{known}));
+    if (end == End::asked) {
+      answer(FrameType::call_closed, encode(CallClosed{known}));
+      // The kernel may have put the host, who waits for that, behind this process on its processor.
+      sched_yield();
+    }
     if (some_stay) {
       control_.reset();
       while (!children_.empty()) wait_for_something();

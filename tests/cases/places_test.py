@@ -42,6 +42,17 @@ class InSharedMemory(Case):
 
 
 @NEEDS_ROOT
+class WithoutTerminals(Case):
+    def test_a_machine_without_dev_pts_serves(self):
+        make = ("mount -t tmpfs none /dev && mknod /dev/null c 1 3 && chmod 666 /dev/null && mknod /dev/urandom c 1 9"
+                ' && test ! -e /dev/pts && exec "$0" "$@"')
+        result = self.run_argv(["unshare", "--mount", "sh", "-c", make,
+                                *self.argv("-v", program="import os; print(sorted(os.listdir('/dev'))[:3])")])
+        self.assertEqual((result.status, result.text), (0, "['fd', 'full', 'null']\n"), result)
+        self.assertNotIn("casemate: error", result.err)
+
+
+@NEEDS_ROOT
 class Covered(Case):
     def test_a_sandbox_whose_place_was_covered_ends_with_its_keeper(self):
         """What is mounted over the state comes to the keeper, too."""

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <utility>
 
+#include "casemate/backends/docker/engine_answer.h"
 #include "casemate/base/json.h"
 #include "casemate/base/utf8.h"
 #include "casemate/core/errors.h"
@@ -27,81 +28,6 @@ constexpr std::chrono::seconds kCreateGrace{5};
 // From the end of a container's first process until Podman knows of it.
 constexpr std::chrono::seconds kEndPatience{5};
 constexpr std::chrono::milliseconds kEndPause{10};
-// Of what an engine says in no form that is known here.
-constexpr std::size_t kMostWords = 1000;
-
-constexpr JsonBounds kBounds{
-    .max_bytes = 64 * 1024 * 1024, .max_depth = 64, .max_values = 4 * 1024 * 1024};
-
-[[noreturn]] void no_sense(std::string_view what) {
-  throw SandboxUnavailable(fmt::format("the engine's answer makes no sense: {}", what),
-                           "is it a container engine that listens there?");
-}
-
-json::object parse(const std::string& body) {
-  try {
-    json::value value = parse_json(body, kBounds);
-    if (value.is_object()) return std::move(value.as_object());
-  } catch (const JsonError& error) {
-    no_sense(error.what());
-  }
-  no_sense("no object");
-}
-
-json::array parse_array(const std::string& body) {
-  try {
-    json::value value = parse_json(body, kBounds);
-    if (value.is_array()) return std::move(value.as_array());
-    if (value.is_null()) return {};
-  } catch (const JsonError& error) {
-    no_sense(error.what());
-  }
-  no_sense("no array");
-}
-
-std::string text(const json::object& object, std::string_view name) {
-  const json::value* value = object.if_contains(name);
-  return value != nullptr && value->is_string() ? std::string(value->as_string()) : "";
-}
-
-bool flag(const json::object& object, std::string_view name) {
-  const json::value* value = object.if_contains(name);
-  return value != nullptr && value->is_bool() && value->as_bool();
-}
-
-std::uint64_t number(const json::object& object, std::string_view name) {
-  const json::value* value = object.if_contains(name);
-  if (value == nullptr) return 0;
-  boost::system::error_code error;
-  const auto read = value->to_number<std::uint64_t>(error);
-  return error ? 0 : read;
-}
-
-const json::object& inner(const json::object& object, std::string_view name) {
-  static const json::object kNone;
-  const json::value* value = object.if_contains(name);
-  return value != nullptr && value->is_object() ? value->as_object() : kNone;
-}
-
-std::map<std::string, std::string> texts(const json::object& object) {
-  std::map<std::string, std::string> map;
-  for (const auto& [name, value] : object) {
-    if (value.is_string()) map[std::string(name)] = std::string(value.as_string());
-  }
-  return map;
-}
-
-// The engine's own words.
-std::string words_of(const EngineReply& reply) {
-  try {
-    const json::value value = parse_json(reply.body, kBounds);
-    if (value.is_object()) {
-      if (std::string said = text(value.as_object(), "message"); !said.empty()) return said;
-    }
-  } catch (const JsonError&) {
-  }
-  return reply.body.substr(0, kMostWords);
-}
 
 // Of "1.41": 41; 0 for what is no version of the API 1.
 int minor_of(std::string_view version) {
@@ -110,18 +36,6 @@ int minor_of(std::string_view version) {
   int minor = 0;
   const auto [end, error] = std::from_chars(version.data(), version.data() + version.size(), minor);
   return error == std::errc{} && end == version.data() + version.size() ? minor : 0;
-}
-
-std::string state_of(std::string state) {
-  if (state == "configured" || state == "initialized") return "created";
-  if (state == "stopped" || state == "stopping") return "exited";
-  return state;
-}
-
-std::string filters(std::string_view name, const std::vector<std::string>& values) {
-  json::array all;
-  for (const std::string& value : values) all.emplace_back(value);
-  return "filters=" + encode_for_target(serialise_json(json::object{{name, std::move(all)}}));
 }
 
 }  // namespace
@@ -230,15 +144,6 @@ EngineReply Engine::ask_until_known(std::string_view method, const std::string& 
   }
 }
 
-namespace {
-
-void expect(const EngineReply& reply, std::initializer_list<unsigned> statuses) {
-  if (std::find(statuses.begin(), statuses.end(), reply.status) != statuses.end()) return;
-  throw EngineRefused(reply.status, words_of(reply));
-}
-
-}  // namespace
-
 // -- Images --------------------------------------------------------------------------------------
 
 std::optional<ImageFacts> Engine::image(const std::string& reference, const CallControl& control) {
@@ -290,7 +195,7 @@ void Engine::pull(const std::string& reference, const std::string& platform,
   const auto heed = [&](std::string_view line) {
     json::value value;
     try {
-      value = parse_json(line, kBounds);
+      value = parse_json(line, kAnswerBounds);
     } catch (const JsonError&) {
       words = line.substr(0, kMostWords);
       return;
@@ -314,7 +219,7 @@ void Engine::pull(const std::string& reference, const std::string& platform,
       heed(std::string_view(rest).substr(0, end));
       rest.erase(0, end + 1);
     }
-    if (rest.size() > kBounds.max_bytes) no_sense("a line without an end");
+    if (rest.size() > kAnswerBounds.max_bytes) no_sense("a line without an end");
   };
   const EngineReply reply = client_.send(request, control);
   if (!rest.empty()) heed(rest);
@@ -387,6 +292,12 @@ std::optional<AttachedStream> Engine::exec(const std::string& id,
 }
 
 namespace {
+
+std::string state_of(std::string state) {
+  if (state == "configured" || state == "initialized") return "created";
+  if (state == "stopped" || state == "stopping") return "exited";
+  return state;
+}
 
 // Podman says so, with another status, of one that goes in this moment.
 bool is_gone(const EngineReply& reply) {

@@ -11,6 +11,7 @@
 #include <future>
 #include <map>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -240,7 +241,15 @@ bool wait_until_all_ended(unsigned user) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   for (auto left = processes_of(user); !left.empty(); left = processes_of(user)) {
     try {
-      if (!sys::wait_ended(sys::open_pid(left.front()).get(), until)) return false;
+      if (!sys::wait_ended(sys::open_pid(left.front()).get(), until)) {
+        const std::string process = "/proc/" + std::to_string(left.front());
+        for (const char* file : {"/status", "/stack", "/cgroup"}) {
+          std::ostringstream text;
+          text << std::ifstream(process + file).rdbuf();
+          ADD_FAILURE() << process << file << ":\n" << text.str();
+        }
+        return false;
+      }
     } catch (const std::system_error&) {
       // It has ended since.
     }

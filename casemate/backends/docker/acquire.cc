@@ -114,12 +114,12 @@ std::shared_ptr<Sandbox> DockerBackend::Impl::acquire(const SandboxKey& key,
   };
   if (const auto held = find_held()) return hand_out(held, /*reused=*/true);
   held_.drop_dead();
-  bool first = false;
-  {
-    const std::lock_guard lock(mutex_);
-    first = !std::exchange(swept_, true);
+  if (!swept_) {
+    sweep(control);
+    // One that was cut short is made up for.
+    check_control(control);
+    swept_ = true;
   }
-  if (first) sweep();
   const local::FileLock lock = places().lock(wanted.digest, control);
   // Another thread may have made it meanwhile.
   if (const auto held = find_held()) return hand_out(held, /*reused=*/true);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <functional>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -94,7 +96,7 @@ int DockerBackend::Impl::dispose_labelled(
     write_log(options_.log, LogLevel::warning,
               fmt::format("docker: ending sandboxes: {}", escape_for_display(error.what())));
   }
-  sweep();
+  sweep({});
   return ended;
 }
 
@@ -113,40 +115,53 @@ bool DockerBackend::Impl::dispose_id(std::string_view id) noexcept {
 
 // What processes left that were killed: containers that never started or are over, and directories
 // without a container. Each under its key's lock, so that nothing is touched that somebody makes.
-void DockerBackend::Impl::sweep() noexcept {
-  try {
-    const CallControl control = with_patience();
+void DockerBackend::Impl::sweep(const CallControl& bounds) noexcept {
+  CallControl control = with_patience();
+  control.stop = bounds.stop;
+  if (bounds.deadline) control.deadline = std::min(*control.deadline, *bounds.deadline);
+  // What cannot be ended is there every time, and keeps nobody from removing the rest.
+  const auto attempt = [&](const std::function<void()>& act) {
+    try {
+      act();
+    } catch (const std::exception& error) {
+      write_log(options_.log, LogLevel::warning,
+                fmt::format("docker: sweeping: {}", escape_for_display(error.what())));
+    }
+  };
+  attempt([&] {
     std::set<std::string> alive;
     for (const Container& container : engine_.list({owner_label()}, control)) {
       if (!is_owned(container.labels)) continue;
-      const std::string digest = digest_in(container.name);
       if (container.is_live()) {
-        alive.insert(digest);
-        continue;
+        alive.insert(digest_in(container.name));
+      } else {
+        attempt([&] { sweep_ended(container, control); });
       }
-      const auto text = container.labels.find(std::string(kRecordLabel));
-      std::optional<Record> record;
-      if (text != container.labels.end()) record = decode_record(text->second);
-      // Another user's, whose locks are not ours.
-      if (!record || record->home != places().home()) continue;
-      const auto lock = places().try_lock(digest);
-      if (!lock) continue;
-      // What was listed may have been somebody's who was starting it.
-      const auto now = engine_.inspect(container.id, control);
-      if (now && is_owned(now->labels) && !now->is_live()) end(*now, control);
     }
     for (const std::string& name : places().names()) {
       const std::string digest = digest_in(name);
       if (alive.contains(digest)) continue;
-      const auto lock = places().try_lock(digest);
-      // Made since the list was, or about to be.
-      if (!lock || engine_.inspect(std::string(kNamePrefix) + digest, control)) continue;
-      clear_places(digest);
+      attempt([&] {
+        const auto lock = places().try_lock(digest);
+        // Made since the list was, or about to be.
+        if (!lock || engine_.inspect(std::string(kNamePrefix) + digest, control)) return;
+        clear_places(digest);
+      });
     }
-  } catch (const std::exception& error) {
-    write_log(options_.log, LogLevel::warning,
-              fmt::format("docker: sweeping: {}", escape_for_display(error.what())));
-  }
+  });
+}
+
+void DockerBackend::Impl::sweep_ended(const Container& container, const CallControl& control) {
+  const auto text = container.labels.find(std::string(kRecordLabel));
+  std::optional<Record> record;
+  if (text != container.labels.end()) record = decode_record(text->second);
+  // Another user's, whose locks are not ours.
+  if (!record || record->home != places().home()) return;
+  const auto lock = places().try_lock(digest_in(container.name));
+  if (!lock) return;
+  // What was listed may have been somebody's who was starting it.
+  const auto now = engine_.inspect(container.id, control);
+  if (now && is_owned(now->labels) && !now->is_live()) end(*now, control);
 }
 
 }  // namespace casemate

@@ -195,7 +195,7 @@ std::vector<SandboxRecord> DockerBackend::Impl::list() {
     write_log(options_.log, LogLevel::info, fmt::format("docker: {}", error.message()));
     return records;
   }
-  sweep();
+  sweep({});
   const std::string label = fmt::format("{}={}", kOwnerLabel, kOwner);
   // One moment for all, so that ages tell which is older, and nothing is idle longer than it is.
   const Moment now = std::chrono::system_clock::now();

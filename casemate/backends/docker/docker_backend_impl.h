@@ -3,6 +3,7 @@
 // The docker backend's one object, by subject: acquire.cc (get-or-create and handles), create.cc
 // (making one), dispose.cc (ending and sweeping), docker_backend.cc (administration and the front).
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -88,14 +89,16 @@ class DockerBackend::Impl : public std::enable_shared_from_this<Impl> {
   Isolation isolation() noexcept;
   // Kills and removes it, and what the host keeps for it. Whether it lived.
   bool end(const docker::Container& container, const CallControl& control);
-  void sweep() noexcept;
+  // Within the caller's bounds.
+  void sweep(const CallControl& bounds) noexcept;
+  void sweep_ended(const docker::Container& container, const CallControl& control);
 
   DockerBackendOptions options_;
   docker::Engine engine_;
   docker::HeldContainers held_;
   std::mutex mutex_;
   std::unique_ptr<const docker::Places> places_;
-  bool swept_ = false;
+  std::atomic<bool> swept_ = false;
   // Whether the engine was asked for what it holds.
   bool asked_ = false;
   // The proof asks this backend for a sandbox.

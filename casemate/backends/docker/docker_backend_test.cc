@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <boost/json.hpp>
 #include <chrono>
@@ -53,6 +54,8 @@ class CarelessEngine {
   std::atomic<int> lists = 0;
   // How often it stumbles over a process that has ended before it knows of that, as Podman does.
   std::atomic<int> stumbles = 0;
+  // How often a name is taken by what it still makes and does not show.
+  std::atomic<int> hidden = 0;
 
  private:
   static std::string container(const std::string& id, const SandboxKey& key) {
@@ -74,10 +77,16 @@ class CarelessEngine {
     if (request.starts_with("GET /version ")) {
       poll(nullptr, 0, static_cast<int>(pause.count()));
       body = R"({"ApiVersion":"1.41","MinAPIVersion":"1.12","Version":"1"})";
-    } else if (stumbles > 0) {
+    } else if (stumbles > 0 && request.find("/containers/") != request.npos) {
       --stumbles;
       status = "500 Internal Server Error";
       body = R"({"message":"read /proc/7/cgroup: no such process"})";
+    } else if (request.find("/containers/create") != request.npos) {
+      status = hidden > 0 ? "409 Conflict" : "201 Created";
+      body = R"({"Id":"made"})";
+      hidden = std::max(0, hidden - 1);
+    } else if (request.find("/hidden/json") != request.npos) {
+      status = "404 Not Found";
     } else if (request.find("/containers/json") != request.npos) {
       ++lists;
       body = "[" + container("ours", {"scope", "thread", "agent"}) + "," +
@@ -127,6 +136,26 @@ TEST(DockerBackend, ABusyEngineIsWaitedForByWhoLists) {
   EXPECT_GT(engine.lists, 0);
 }
 
+// Of which one cannot be looked at.
+TEST(DockerBackend, WhatIsLeftIsSweptWithinTheCallersBounds) {
+  const Scratch scratch;
+  CarelessEngine engine;
+  engine.stumbles = 1'000'000;
+  DockerBackendOptions options;
+  options.host = engine.path();
+  options.state_dir = (scratch / "state").string();
+  options.image = "image";
+  DockerBackend backend(options);
+  CallControl control;
+  control.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+  SandboxSpec spec;
+  spec.kind = "test";
+  EXPECT_THROW(backend.acquire({"scope", "thread", "agent"}, spec, control), SandboxTimeout);
+  // Those 5 s are not waited for.
+  EXPECT_LT(std::chrono::steady_clock::now(), *control.deadline + std::chrono::seconds(4));
+  engine.stumbles = 0;
+}
+
 // Podman says 500 of one that has ended, and so does Docker in its last moment.
 TEST(DockerEngine, AProgramThatIsNotStartedIsRefusedWhereTheContainerRunsAndElseThereIsNone) {
   CarelessEngine careless;
@@ -140,6 +169,18 @@ TEST(DockerEngine, AProgramThatIsNotStartedIsRefusedWhereTheContainerRunsAndElse
   }
   careless.state = "exited";
   EXPECT_FALSE(engine.exec("ours", {"/bin/true"}, {}));
+}
+
+// The host that asked for it may have been killed since.
+TEST(DockerEngine, ANameOfWhatTheEngineStillMakesIsWaitedFor) {
+  CarelessEngine careless;
+  docker::Engine engine(docker::parse_engine_address(careless.path()), nullptr, Log{});
+  careless.hidden = 20;
+  EXPECT_EQ(engine.create("hidden", "{}", {}), "made");
+  // What can be seen is the caller's to end.
+  careless.hidden = 20;
+  EXPECT_FALSE(engine.create("ours", "{}", {}));
+  EXPECT_EQ(careless.hidden, 19);
 }
 
 TEST(DockerEngine, OneThatEndsInThisMomentIsAskedForUntilItsEndIsKnown) {

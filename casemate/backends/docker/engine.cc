@@ -27,7 +27,23 @@ constexpr std::chrono::seconds kHandshakePatience{10};
 constexpr std::chrono::seconds kCreateGrace{5};
 // From the end of a container's first process until Podman knows of it.
 constexpr std::chrono::seconds kEndPatience{5};
-constexpr std::chrono::milliseconds kEndPause{10};
+// From when a name is taken until what has it can be seen, which takes as long as the container is
+// made: by a host, too, that was killed meanwhile.
+constexpr std::chrono::seconds kNamePatience{30};
+constexpr std::chrono::milliseconds kFirstPause{10};
+constexpr std::chrono::milliseconds kLongestPause{200};
+
+// Between questions of which nobody tells when to ask them; each twice as long as the one before.
+class Pauses {
+ public:
+  void take() {
+    sys::poll_until({}, std::chrono::steady_clock::now() + next_);
+    next_ = std::min(2 * next_, kLongestPause);
+  }
+
+ private:
+  std::chrono::milliseconds next_ = kFirstPause;
+};
 
 // Of "1.41": 41; 0 for what is no version of the API 1.
 int minor_of(std::string_view version) {
@@ -137,10 +153,11 @@ bool is_ending(const EngineReply& reply) {
 EngineReply Engine::ask_until_known(std::string_view method, const std::string& path,
                                     const CallControl& control) {
   const auto until = std::chrono::steady_clock::now() + kEndPatience;
+  Pauses pauses;
   while (true) {
     EngineReply reply = ask(method, path, control);
     if (!is_ending(reply) || std::chrono::steady_clock::now() >= until) return reply;
-    sys::poll_until({}, std::chrono::steady_clock::now() + kEndPause);
+    pauses.take();
   }
 }
 
@@ -231,19 +248,33 @@ void Engine::pull(const std::string& reference, const std::string& platform,
 
 // -- Containers ----------------------------------------------------------------------------------
 
+namespace {
+
+bool is_taken(const EngineReply& reply) {
+  // Podman says so of a name that is in use.
+  return reply.status == 409 ||
+         (reply.status == 500 && words_of(reply).find("already in use") != std::string::npos);
+}
+
+}  // namespace
+
 std::optional<std::string> Engine::create(const std::string& name, const std::string& body,
                                           const CallControl& control) {
-  const EngineReply reply = ask("POST", "/containers/create?name=" + encode_for_target(name),
-                                control, body, kCreateGrace);
-  if (reply.status == 409) return std::nullopt;
-  // Podman says so of a name that is in use.
-  if (reply.status == 500 && words_of(reply).find("already in use") != std::string::npos) {
-    return std::nullopt;
+  const auto until = std::chrono::steady_clock::now() + kNamePatience;
+  Pauses pauses;
+  while (true) {
+    const EngineReply reply = ask("POST", "/containers/create?name=" + encode_for_target(name),
+                                  control, body, kCreateGrace);
+    if (!is_taken(reply)) {
+      expect(reply, {200, 201});
+      std::string id = text(parse(reply.body), "Id");
+      if (id.empty()) no_sense("a container without an id");
+      return id;
+    }
+    if (inspect(name, control) || std::chrono::steady_clock::now() >= until) return std::nullopt;
+    // By asking again: of one that is being made nobody is told.
+    pauses.take();
   }
-  expect(reply, {200, 201});
-  std::string id = text(parse(reply.body), "Id");
-  if (id.empty()) no_sense("a container without an id");
-  return id;
 }
 
 void Engine::start(const std::string& id, const CallControl& control) {

@@ -95,8 +95,8 @@ class Engine {
             const std::function<void(std::string_view)>& progress, std::chrono::seconds silence,
             const CallControl& control);
 
-  // The id; absent: the name is taken. `body` is JSON. A caller who stops or whose deadline comes
-  // meanwhile gets the answer all the same when it comes within 5 s.
+  // The id; absent: the name is taken, by what can be seen as a rule. `body` is JSON. A caller who
+  // stops or whose deadline comes meanwhile gets the answer all the same when it comes within 5 s.
   std::optional<std::string> create(const std::string& name, const std::string& body,
                                     const CallControl& control);
   void start(const std::string& id, const CallControl& control);

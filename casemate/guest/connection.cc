@@ -31,9 +31,15 @@ void throw_another_build(std::string_view sandbox_id) {
 }
 
 std::string no_resources_hint(int error) {
-  return error == EAGAIN ? "as many processes run as its user may have (ulimit -u of the process "
-                           "that made it): raise that, or let others end"
-                         : "";
+  switch (error) {
+    case EAGAIN:
+      return "as many processes run as its user may have (ulimit -u of the process that made it): "
+             "raise that, or let others end";
+    case EMFILE:
+      return "dispose conversations that are over, or raise the limit on open files (ulimit -n)";
+    default:
+      return "";
+  }
 }
 
 void throw_guest_gone() {

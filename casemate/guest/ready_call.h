@@ -41,7 +41,7 @@ void end_asked(AskedCall asked) noexcept;
 
 class ReadyCall;
 
-// Which of a backend's sandboxes have one: 32 at most, for each holds seven or eight descriptors.
+// Which of a backend's sandboxes have one: 32 at most, for each holds a dozen descriptors.
 // Thread-safe. In a forked child of the application no more begin.
 class ReadyCalls {
  public:

@@ -16,6 +16,7 @@
 #include "casemate/core/control.h"
 #include "casemate/core/errors.h"
 #include "casemate/guest/agent/keeper_messages.h"
+#include "casemate/local/diagnosis.h"
 #include "casemate/sys/cgroup.h"
 #include "casemate/sys/file.h"
 
@@ -77,7 +78,8 @@ LocalCallAccounting::LocalCallAccounting(ControlGroupLayout layout, std::string 
     members_.clear();
     counters_.reset();
     remove_groups();
-    throw SandboxUnavailable(fmt::format("a call's control group: {}", error.what()));
+    throw SandboxUnavailable(fmt::format("a call's control group: {}", error.what()),
+                             provider_hint(error));
   }
 }
 

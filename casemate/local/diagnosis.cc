@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "casemate/guest/connection.h"
 #include "casemate/sys/file.h"
 
 namespace casemate::local {
@@ -310,18 +311,11 @@ Remedy remedy_for(std::string_view failure, int error, const HostFacts& facts) {
   return refused && facts.filtered ? lift_filter(facts) : Remedy();
 }
 
-namespace {
-
-// Each sandbox costs this process, and its keeper, a few descriptors.
-constexpr char kDisposeHint[] =
-    "dispose conversations that are over, or raise the limit on open files (ulimit -n)";
-
-}  // namespace
-
 std::string provider_hint(const std::system_error& error) {
   switch (error.code().value()) {
     case EMFILE:
-      return kDisposeHint;
+      // Each sandbox costs this process, and its keeper, a few descriptors.
+      return guest::no_resources_hint(EMFILE);
     case ENOSPC:
     case EDQUOT:
       return "make room where the state directory is, or choose another "

@@ -400,11 +400,22 @@ class Refusals(MachineCase):
         self.assertRefused(result, "SandboxImageNotSupported", "host")
 
     def test_what_is_missing_is_named_with_what_brings_it(self):
+        elsewhere = self.dir / "bin"
+        elsewhere.mkdir()
+        shutil.copy("/bin/true", elsewhere / "qemu-system-x86_64")
         for extra, words in ((({"CASEMATE_MICROVM_KERNEL": "/nowhere"}), ("kernel", "dpkg-deb -x")),
-                             (({"PATH": "/nowhere"}), ("qemu", "apt-get install"))):
+                             (({"PATH": "/nowhere"}), ("qemu", "apt-get install")),
+                             (({"PATH": str(elsewhere)}), (str(elsewhere), "/usr"))):
             result = self.run_program("pass", "--backend", "microvm", "--min-isolation", "hardened_container",
                                       "--image", f"dir:{self.root}", env=extra)
             self.assertRefused(result, "SandboxUnavailable", *words)
+
+    def test_a_link_to_a_hypervisor_serves(self):
+        links = self.dir / "bin"
+        links.mkdir()
+        (links / "qemu-system-x86_64").symlink_to("/usr/bin/qemu-system-x86_64")
+        result = self.run_argv([str(PROGRAM), "backends", "--json"], env={"PATH": f"{links}:/usr/bin:/bin"})
+        self.assertTrue({each["name"]: each["available"] for each in result.json}["microvm"], result)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,17 @@ class WithoutTerminals(Case):
 
 
 @NEEDS_ROOT
+@unittest.skipIf(shutil.which("runsc") is None, "no runsc here (scripts/bootstrap engines)")
+class RuntimeBelowRun(Case):
+    def test_a_link_there_serves(self):
+        make = 'mount -t tmpfs none /run && ln -s "$0" /run/runsc && exec "$@"'
+        result = self.run_argv(["unshare", "--mount", "sh", "-c", make, shutil.which("runsc"),
+                                *self.argv("--backend", "oci", program="print(1)")],
+                               env={"CASEMATE_OCI_RUNTIME": "/run/runsc"})
+        self.assertEqual((result.status, result.text), (0, "1\n"), result)
+
+
+@NEEDS_ROOT
 class Covered(Case):
     def test_a_sandbox_whose_place_was_covered_ends_with_its_keeper(self):
         """What is mounted over the state comes to the keeper, too."""

@@ -12,12 +12,14 @@
 #include <charconv>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <iterator>
 #include <set>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "casemate/backends/microvm/host_identity.h"
 #include "casemate/backends/microvm/initramfs.h"
@@ -60,18 +62,36 @@ std::string identity_of(const std::string& path) {
                      status.st_mtim.tv_nsec);
 }
 
-// Empty where there is none.
-std::string find_program(const std::string& name) {
-  if (name.find('/') != name.npos) return access(name.c_str(), X_OK) == 0 ? name : "";
+// Where a name with a slash or, in the absolute directories of PATH, another can be run.
+std::vector<std::string> find_programs(const std::string& name) {
+  std::vector<std::string> found;
+  const auto look_at = [&](const std::string& path) {
+    if (access(path.c_str(), X_OK) == 0) found.push_back(path);
+  };
+  if (name.find('/') != name.npos) {
+    look_at(name);
+    return found;
+  }
   const char* variable = std::getenv("PATH");
   std::string_view rest = variable == nullptr ? "/usr/bin:/bin" : variable;
   while (!rest.empty()) {
     const std::string_view directory = rest.substr(0, rest.find(':'));
     rest.remove_prefix(std::min(directory.size() + 1, rest.size()));
-    const std::string path = fmt::format("{}/{}", directory, name);
-    if (!directory.empty() && access(path.c_str(), X_OK) == 0) return path;
+    if (directory.starts_with('/')) look_at(fmt::format("{}/{}", directory, name));
   }
-  return "";
+  return found;
+}
+
+void find_hypervisor(const std::string& name, Findings& findings) {
+  for (const std::string& path : find_programs(name)) {
+    std::error_code error;
+    const std::string real = std::filesystem::canonical(path, error);
+    if (real.starts_with("/usr/")) {
+      findings.qemu = real;
+      return;
+    }
+    if (findings.hidden_qemu.empty()) findings.hidden_qemu = path;
+  }
 }
 
 std::string kernel_directory(const std::string& store) { return store + "/kernel"; }
@@ -79,9 +99,9 @@ std::string kernel_directory(const std::string& store) { return store + "/kernel
 // `kernels` is empty where there is no place for images, and so none for kernels beside them.
 Findings look(const MicrovmBackendOptions& options, const std::string& kernels) {
   Findings findings;
-  findings.qemu = find_program(options.qemu);
+  find_hypervisor(options.qemu, findings);
   findings.qemu_identity = identity_of(findings.qemu);
-  findings.has_mksquashfs = !find_program(options.mksquashfs).empty();
+  findings.has_mksquashfs = !find_programs(options.mksquashfs).empty();
   if (!options.kernel_root.empty()) {
     findings.kernel = find_kernel(options.kernel_root);
   } else {
@@ -145,6 +165,11 @@ Missing brought_by(std::string what, const local::Remedy& remedy) {
 }  // namespace
 
 Missing missing_of(const Findings& findings, const std::string& kernel_directory) {
+  if (findings.qemu.empty() && !findings.hidden_qemu.empty()) {
+    return brought_by(fmt::format("{} lies outside /usr, which is all that a hypervisor sees",
+                                  escape_for_display(findings.hidden_qemu)),
+                      local::install_package("qemu-system-x86", "--no-install-recommends"));
+  }
   if (findings.qemu.empty()) {
     return brought_by("there is no qemu-system-x86_64",
                       local::install_package("qemu-system-x86", "--no-install-recommends"));

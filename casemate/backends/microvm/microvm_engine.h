@@ -17,6 +17,8 @@ namespace casemate::microvm {
 struct Findings {
   // Absolute path of the hypervisor; empty: there is none.
   std::string qemu;
+  // Where there is none: one outside /usr, of which alone a hypervisor sees programs and libraries.
+  std::string hidden_qemu;
   // Changes when that file does.
   std::string qemu_identity;
   std::optional<Kernel> kernel;

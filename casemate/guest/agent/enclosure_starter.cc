@@ -1,5 +1,7 @@
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/sched.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,10 +26,19 @@ namespace {
 
 using sys::UniqueFd;
 
+// A link to the runtime may lie where an enclosure mounts what is its own.
+std::vector<std::string> without_links(std::vector<std::string> command) {
+  char real[PATH_MAX];
+  if (realpath(command.at(0).c_str(), real) != nullptr) command[0] = real;
+  return command;
+}
+
 class EnclosureStarter final : public Starter {
  public:
   EnclosureStarter(std::vector<std::string> command, std::chrono::seconds patience)
-      : command_(std::move(command)), patience_(patience), self_(sys::open_pid(getpid())) {}
+      : command_(without_links(std::move(command))),
+        patience_(patience),
+        self_(sys::open_pid(getpid())) {}
 
   void get_ready() override {
     if (refused_) throw *refused_;

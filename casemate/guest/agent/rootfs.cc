@@ -314,8 +314,11 @@ UniqueFd attach_template(const char* place) {
 }  // namespace
 
 const char* template_directory() {
-  static const char* const directory =
-      access(kContainerTemplate, F_OK) == 0 ? kContainerTemplate : kDevicesDirectory;
+  static const char* const directory = [] {
+    struct stat status{};
+    const bool is_there = lstat(kContainerTemplate, &status) == 0 && S_ISDIR(status.st_mode);
+    return is_there ? kContainerTemplate : kDevicesDirectory;
+  }();
   return directory;
 }
 

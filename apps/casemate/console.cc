@@ -70,8 +70,10 @@ void prepare_standard_streams() {
 void write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written >= 0) {
-      if (written > 0) note_how_it_ended(fd, bytes[static_cast<std::size_t>(written) - 1]);
+    // A file on FUSE may take nothing and say no error, as often as it is asked.
+    if (written == 0) errno = EIO;
+    if (written > 0) {
+      note_how_it_ended(fd, bytes[static_cast<std::size_t>(written) - 1]);
       bytes.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno == EAGAIN) {
       // Somebody shares the open file description and made it non-blocking.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "casemate/sys/unique_fd.h"
+#include "casemate/sys/without_call_test.h"
 
 namespace casemate::app {
 namespace {
@@ -54,6 +56,20 @@ TEST_F(Console, AFullDiskIsNamed) {
   } catch (const OutputFailed& failed) {
     EXPECT_THAT(failed.message(), HasSubstr("No space left on device"));
   }
+}
+
+// As a file on FUSE may: without the check this would try again for ever.
+TEST_F(Console, AFileThatTakesNothingIsNamed) {
+  const sys::UniqueFd file(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  std::string message;
+  sys::without_call(SYS_write, 0, 0, [&] {
+    try {
+      write_all(file.get(), "x");
+    } catch (const OutputFailed& failed) {
+      message = failed.message();
+    }
+  });
+  EXPECT_THAT(message, HasSubstr("Input/output error"));
 }
 
 TEST_F(Console, WritesEverythingToANonBlockingPipe) {

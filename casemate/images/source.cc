@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <map>
-#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -183,7 +182,9 @@ class DockerArchive final : public ImageSource {
       const std::string name = std::to_string(staged_.size());
       const UniqueFd copy =
           sys::open_at(directory, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-      while (const auto block = stream.read()) write_at(copy.get(), *block);
+      while (const auto block = stream.read()) {
+        sys::write_all_at(copy.get(), block->bytes, block->offset, "writing an image's layer");
+      }
       staged_.emplace(entry->name, name);
     }
     step.end();
@@ -204,18 +205,6 @@ class DockerArchive final : public ImageSource {
  private:
   static std::uint64_t size_of(int file) {
     return static_cast<std::uint64_t>(sys::status_of(file).st_size);
-  }
-
-  static void write_at(int file, const TarStream::Block& block) {
-    std::span<const char> bytes = block.bytes;
-    std::uint64_t offset = block.offset;
-    while (!bytes.empty()) {
-      const ssize_t count = pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) sys::throw_errno("writing an image's layer");
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-      offset += static_cast<std::uint64_t>(count);
-    }
   }
 
   void rewind() const {

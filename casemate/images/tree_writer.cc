@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <ctime>
-#include <span>
 #include <system_error>
 #include <utility>
 
@@ -70,16 +69,6 @@ std::string name_of(const std::string& path) { return path.substr(path.rfind('/'
 
 std::string join(const std::string& directory, std::string_view name) {
   return directory.empty() ? std::string(name) : fmt::format("{}/{}", directory, name);
-}
-
-void write_at(int file, std::span<const char> bytes, std::uint64_t offset) {
-  while (!bytes.empty()) {
-    const ssize_t count = pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) sys::throw_errno("writing an image's file");
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-    offset += static_cast<std::uint64_t>(count);
-  }
 }
 
 void make_directory(int parent, const std::string& name) {
@@ -164,7 +153,7 @@ void TreeWriter::add_file(const std::string& path, const TarEntry& entry, TarStr
   touch(path);
   std::uint64_t end = 0;
   while (const auto block = layer.read()) {
-    write_at(file.get(), block->bytes, block->offset);
+    sys::write_all_at(file.get(), block->bytes, block->offset, "writing an image's file");
     end = block->offset + block->bytes.size();
   }
   // What a sparse file leaves out at its end.

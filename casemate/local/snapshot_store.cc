@@ -139,12 +139,7 @@ void NewSnapshot::append(std::string_view bytes) {
         "dispose snapshots, or choose a state directory (state_dir) with more room");
   }
   bytes_ += bytes.size();
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) sys::throw_errno("writing a snapshot");
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
+  sys::write_all(file_.get(), bytes, "writing a snapshot");
 }
 
 std::optional<FileLock> NewSnapshot::keep() {

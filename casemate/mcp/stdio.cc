@@ -192,8 +192,10 @@ class StdioClient {
     const std::string_view piece = output_->front();
     if (piece.empty()) return true;
     const ssize_t count = write_some(piece);
+    // A file on FUSE may take nothing and say no error, as often as it is asked.
+    if (count == 0) return false;
     if (count > 0) output_->written(static_cast<std::size_t>(count));
-    return count >= 0 || errno == EINTR || errno == EAGAIN;
+    return count > 0 || errno == EINTR || errno == EAGAIN;
   }
 
   ssize_t write_some(std::string_view piece) {

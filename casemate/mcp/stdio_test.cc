@@ -1,9 +1,11 @@
 #include "casemate/mcp/stdio.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,6 +16,7 @@
 
 #include "casemate/mcp/served_test.h"
 #include "casemate/sys/unique_fd.h"
+#include "casemate/sys/without_call_test.h"
 
 namespace casemate::mcp {
 namespace {
@@ -192,6 +195,22 @@ TEST_P(Stdio, EndsWhenNobodyReadsAnyMore) {
   start();
   from_server_.reset();
   EXPECT_EQ(join(), StdioEnd::output_closed);
+}
+
+// As a file on FUSE may: without the check it would be asked for ever.
+TEST(StdioToAFile, EndsWhenTheFileTakesNothing) {
+  std::array<int, 2> in{};
+  ASSERT_EQ(::pipe(in.data()), 0);
+  const sys::UniqueFd server_in(in[0]);
+  const sys::UniqueFd to_server(in[1]);
+  ASSERT_EQ(::write(to_server.get(), (std::string(kPing) + "\n").data(), kPing.size() + 1),
+            std::ssize(kPing) + 1);
+  const sys::UniqueFd out(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  StdioEnd end = StdioEnd::stopped;
+  sys::without_call(SYS_write, 0, 0, [&] {
+    end = serve(test_options(), {server_in.get(), out.get(), 1024 * 1024}, std::stop_token());
+  });
+  EXPECT_EQ(end, StdioEnd::output_closed);
 }
 
 constexpr auto name_of = [](const auto& kind) { return kind.param ? "Sockets" : "Pipes"; };

@@ -53,29 +53,41 @@ std::optional<std::string> read_file_if_there(int directory, const char* path,
 
 namespace {
 
-void write_all(int file, const char* path, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t count = write(file, content.data(), content.size());
-    if (count < 0) {
-      if (errno == EINTR) continue;
-      throw_errno(std::string("writing ") + path);
-    }
-    content.remove_prefix(static_cast<std::size_t>(count));
-  }
+// What one write took of bytes that were not none; 0 when it is to be tried again.
+std::size_t taken(ssize_t count, const char* what) {
+  if (count > 0) return static_cast<std::size_t>(count);
+  if (count == 0) throw_error(EIO, what);
+  if (errno == EINTR) return 0;
+  throw_errno(what);
 }
 
 }  // namespace
 
+void write_all(int file, std::span<const char> bytes, const char* what) {
+  while (!bytes.empty()) {
+    bytes = bytes.subspan(taken(write(file, bytes.data(), bytes.size()), what));
+  }
+}
+
+void write_all_at(int file, std::span<const char> bytes, std::uint64_t offset, const char* what) {
+  while (!bytes.empty()) {
+    const std::size_t count =
+        taken(pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset)), what);
+    bytes = bytes.subspan(count);
+    offset += count;
+  }
+}
+
 void write_file_at(int directory, const char* path, std::string_view content, unsigned mode) {
   const UniqueFd file = open_at(directory, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode);
-  write_all(file.get(), path, content);
+  write_all(file.get(), content, (std::string("writing ") + path).c_str());
 }
 
 void write_control_file_at(int directory, const char* path, std::string_view content) {
   const UniqueFd file = open_at(directory, path, O_WRONLY);
-  if (write(file.get(), content.data(), content.size()) < 0) {
-    throw_errno("writing \"" + std::string(content) + "\" to " + path);
-  }
+  const ssize_t count = write(file.get(), content.data(), content.size());
+  if (count > 0 || (count == 0 && content.empty())) return;
+  throw_error(count == 0 ? EIO : errno, "writing \"" + std::string(content) + "\" to " + path);
 }
 
 void make_directory_at(int directory, const char* path, unsigned mode) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,12 @@ std::string read_file_at(int directory, const char* path, std::size_t max_bytes)
 // Absent where there is no such file.
 std::optional<std::string> read_file_if_there(int directory, const char* path,
                                               std::size_t max_bytes);
+
+// Writes all of `bytes`; `what` is what it was doing when it throws. A file that takes none of them
+// and says no error is EIO: one on FUSE with direct I/O may answer so as often as it is asked.
+void write_all(int file, std::span<const char> bytes, const char* what);
+// The same from `offset` on; the file's position stays.
+void write_all_at(int file, std::span<const char> bytes, std::uint64_t offset, const char* what);
 
 // Creates (or replaces the content of) a file.
 void write_file_at(int directory, const char* path, std::string_view content, unsigned mode);

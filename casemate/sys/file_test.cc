@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <string>
 #include <system_error>
+
+#include "casemate/sys/without_call_test.h"
 
 namespace casemate::sys {
 namespace {
@@ -61,6 +64,19 @@ TEST_F(FileTest, WritesReplaceAndNeverFollowALink) {
 TEST_F(FileTest, AControlFileMustBeThere) {
   EXPECT_EQ(error_of([&] { write_control_file_at(directory_.get(), "none", "1"); }), ENOENT);
   EXPECT_EQ(error_of([&] { write_control_file_at(AT_FDCWD, "/dev/full", "1"); }), ENOSPC);
+}
+
+// As FUSE with direct I/O may: without the check this would try again for ever.
+TEST_F(FileTest, AFileThatTakesNothingIsAnErrorAndNotTriedForEver) {
+  int error = 0;
+  without_call(SYS_write, 0, 0, [&] {
+    error = error_of([&] { write_file_at(directory_.get(), "f", "content", 0600); });
+  });
+  EXPECT_EQ(error, EIO);
+  without_call(SYS_write, 0, 0, [&] {
+    error = error_of([&] { write_control_file_at(directory_.get(), "f", "content"); });
+  });
+  EXPECT_EQ(error, EIO);
 }
 
 TEST_F(FileTest, MakesADirectoryOnce) {

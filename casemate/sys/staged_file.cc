@@ -17,6 +17,7 @@
 
 #include "casemate/sys/beneath.h"
 #include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
 
 namespace casemate::sys {
 namespace {
@@ -129,16 +130,7 @@ StagedFile::~StagedFile() {
 }
 
 void StagedFile::write(std::span<const char> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written < 0) {
-      throw_errno("write a file");
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
+  write_all(file_.get(), bytes, "write a file");
 }
 
 void StagedFile::set_mode(mode_t mode) {

@@ -63,6 +63,13 @@ TEST_P(Staged, IsThereWholeOnceKept) {
   EXPECT_THAT(tree(scratch_.path()), ElementsAre("name"));
 }
 
+TEST_P(Staged, AFileThatTakesNothingIsAnErrorAndNotTriedForEver) {
+  StagedFile file(directory_, GetParam());
+  int error = 0;
+  without_call(SYS_write, 0, 0, [&] { error = error_of([&] { file.write({"x", 1}); }); });
+  EXPECT_EQ(error, EIO);
+}
+
 TEST_P(Staged, LeavesNothingWhenItIsNotKept) {
   {
     const StagedFile file = make("content");

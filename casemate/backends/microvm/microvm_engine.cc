@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <exception>
@@ -36,7 +35,6 @@
 #include "casemate/images/store_directory.h"
 #include "casemate/local/diagnosis.h"
 #include "casemate/local/subordinate_ids.h"
-#include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
 #include "casemate/sys/staged_file.h"
 
@@ -118,12 +116,7 @@ bool note_use(int directory, const std::string& name) {
 
 void write_boot_file(int directory, const std::string& name, std::string_view content) {
   sys::write_whole_file(directory, name, 0444, [&](int file) {
-    while (!content.empty()) {
-      const ssize_t written = write(file, content.data(), content.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) sys::throw_errno("writing what machines are started from");
-      content.remove_prefix(static_cast<std::size_t>(written));
-    }
+    sys::write_all(file, content, "writing what machines are started from");
   });
 }
 

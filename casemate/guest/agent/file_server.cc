@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "casemate/guest/agent/tree_archive.h"
 #include "casemate/guest/frame.h"
 #include "casemate/guest/protocol.h"
+#include "casemate/sys/file.h"
 
 namespace casemate::guest {
 namespace {
@@ -78,13 +80,10 @@ class Destination {
     if (created_ && !kept_) unlinkat(at_.parent.get(), at_.leaf.c_str(), 0);
   }
 
-  void write(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail_with(errno);
-      bytes.remove_prefix(static_cast<std::size_t>(written));
-    }
+  void write(std::string_view bytes) try {
+    sys::write_all(fd_.get(), bytes, "writing a file");
+  } catch (const std::system_error& error) {
+    fail_with(error.code().value());
   }
   void keep() { kept_ = true; }
 

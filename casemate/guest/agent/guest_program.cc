@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "casemate/sys/error.h"
+#include "casemate/sys/file.h"
 
 extern "C" const char casemate_embedded_guest_program_bytes_0[];
 extern "C" const char casemate_embedded_guest_program_bytes_0_end[];
@@ -37,17 +38,13 @@ sys::UniqueFd make_guest_program_file() {
   sys::UniqueFd file(memfd_create("casemate-guest", kFlags | kRunnable));
   if (!file && errno == EINVAL) file.reset(memfd_create("casemate-guest", kFlags));
   if (!file) sys::throw_errno("making a memory file");
-  std::span<const char> rest = guest_program();
+  const std::span<const char> whole = guest_program();
   // Found out by trying, it would be a signal that ends the application.
   rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < rest.size()) {
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < whole.size()) {
     sys::throw_error(EFBIG, "filling a memory file");
   }
-  while (!rest.empty()) {
-    const ssize_t count = write(file.get(), rest.data(), rest.size());
-    if (count < 0) sys::throw_errno("filling a memory file");
-    rest = rest.subspan(static_cast<std::size_t>(count));
-  }
+  sys::write_all(file.get(), whole, "filling a memory file");
   constexpr int kAll = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
   if (fcntl(file.get(), F_ADD_SEALS, kAll) < 0) sys::throw_errno("sealing a memory file");
   return file;

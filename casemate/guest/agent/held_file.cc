@@ -52,12 +52,7 @@ void HeldFile::write_file(const char* name, std::string_view content) {
   const sys::UniqueFd file =
       sys::open_at(directory_.get(), name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
   place_.give_pipe(file.get());
-  for (std::string_view rest = content; !rest.empty();) {
-    const ssize_t count = write(file.get(), rest.data(), rest.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) sys::throw_errno("writing a held program's file");
-    rest.remove_prefix(static_cast<std::size_t>(count));
-  }
+  sys::write_all(file.get(), content, "writing a held program's file");
 }
 
 void HeldFile::fill(std::string_view source) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "casemate/guest/agent/tree_archive.h"
 #include "casemate/guest/frame.h"
 #include "casemate/guest/protocol.h"
+#include "casemate/sys/file.h"
 #include "casemate/sys/unique_fd.h"
 
 namespace casemate::guest {
@@ -212,13 +214,12 @@ class Unpacker {
       piece.resize(std::min<std::uint64_t>(bytes, kArchivePiece));
       get_(piece);
       bytes -= piece.size();
-      for (std::string_view rest = piece; !rest.empty();) {
-        const ssize_t written = pwrite(file, rest.data(), rest.size(), at);
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) fail(name, errno);
-        rest.remove_prefix(static_cast<std::size_t>(written));
-        at += written;
+      try {
+        sys::write_all_at(file, piece, static_cast<std::uint64_t>(at), "unpacking a file");
+      } catch (const std::system_error& error) {
+        fail(name, error.code().value());
       }
+      at += static_cast<off_t>(piece.size());
     }
   }
 

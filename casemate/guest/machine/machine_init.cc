@@ -43,17 +43,6 @@ constexpr char kSandboxDirectory[] = "/run/sandboxes/0";
 // for somebody's coming.
 constexpr timespec kPortPause{.tv_sec = 0, .tv_nsec = 1000000};
 
-void write_all(int port, const void* data, std::size_t size) {
-  const char* bytes = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t count = write(port, bytes, size);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) sys::throw_errno("writing to the host");
-    bytes += count;
-    size -= static_cast<std::size_t>(count);
-  }
-}
-
 void read_all(int port, void* data, std::size_t size) {
   char* bytes = static_cast<char*>(data);
   while (size > 0) {
@@ -74,7 +63,8 @@ void say(int port, int error, const char* text) {
   message.magic = kMachineMagic;
   message.error = error;
   std::snprintf(message.text, sizeof message.text, "%s", text);
-  write_all(port, &message, sizeof message);
+  sys::write_all(port, {reinterpret_cast<const char*>(&message), sizeof message},
+                 "writing to the host");
 }
 
 // The keeper, ready to make a sandbox, with this process as its host.

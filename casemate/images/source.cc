@@ -85,9 +85,16 @@ class OciLayout final : public ImageSource {
 
   SourceLayer open_layer(std::size_t number) override {
     const Descriptor& blob = manifest_.layers.at(number);
-    return {.file = open_regular(directory_.get(), name_of(blob), path_),
-            .blob = blob,
-            .diff_id = config_.diff_ids.at(number)};
+    UniqueFd file = open_regular(directory_.get(), name_of(blob), path_);
+    // Before it is read: a file with holes is longer than any disk.
+    const auto size = static_cast<std::uint64_t>(sys::status_of(file.get()).st_size);
+    if (size != blob.size) {
+      refuse(path_,
+             fmt::format("has another content than its digest says: {} is {} bytes, not {}",
+                         blob.digest, size, blob.size),
+             "export it anew");
+    }
+    return {.file = std::move(file), .blob = blob, .diff_id = config_.diff_ids.at(number)};
   }
 
  private:

@@ -238,6 +238,31 @@ TEST_F(Store, TheBoundsHoldForAllLayersTogether) {
   expect_nothing_left();
 }
 
+TEST_F(Store, ALayersFileIsBoundedTooNotOnlyWhatItUnpacksTo) {
+  const std::string tar = TarBuilder().file("a", std::string(4096, 'a')).finish();
+  ImageStoreOptions bounded = options();
+  bounded.bounds = {.max_bytes = std::size_t{1} << 20U, .max_entries = 10};
+  const auto import = [&](const std::string& layer) {
+    TestImage image;
+    image.add(layer, tar);
+    fs::remove_all(scratch_ / "layout");
+    image.write_oci_layout(scratch_ / "layout");
+    fs::remove_all(directory());
+    ImageStore(bounded).hold(oci(), {});
+  };
+  // Nothing is made of either: of zeros behind gzip's last member, and of a frame to skip of
+  // zstd's.
+  const std::string zeros(std::size_t{3} << 20U, '\0');
+  const std::string skipped = std::string("\x50\x2a\x4d\x18\x00\x00\x30\x00", 8) + zeros;
+  expect_refusal<SandboxImageInvalid>([&] { import(gzip(tar) + zeros); }, "its file has more than");
+  expect_nothing_left();
+  expect_refusal<SandboxImageInvalid>([&] { import(zstd(tar) + skipped); },
+                                      "its file has more than");
+  expect_nothing_left();
+  EXPECT_NO_THROW(import(gzip(tar) + zeros.substr(0, 10'000)));
+  EXPECT_NO_THROW(import(zstd(tar)));
+}
+
 TEST_F(Store, ConcurrentImportersDoItOnce) {
   image_.write_oci_layout(scratch_ / "layout");
   std::atomic<int> unpacked = 0;

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -193,12 +194,10 @@ class TarStream::Impl {
   }
 
   TarSums finish() {
-    while (pull() > 0) {
-    }
+    while (pull() > 0) check_control(control_);
     if (failure_) std::rethrow_exception(failure_);
     // Behind the last compressed member something may stand that no member needs.
-    while (read_some() > 0) {
-    }
+    while (read_some() > 0) check_control(control_);
     return {.bytes = file_bytes_,
             .unpacked_bytes = plain_bytes_,
             .entries = entries_,
@@ -244,6 +243,10 @@ class TarStream::Impl {
       const auto count = static_cast<std::size_t>(got);
       file_sum_.update({buffer_.data(), count});
       file_bytes_ += count;
+      // No compression makes twice as much of anything. What it makes nothing of has a bound, too.
+      if (file_bytes_ / 2 > std::max<std::uint64_t>(bounds_.max_bytes, kBlockBytes)) {
+        refuse(fmt::format("its file has more than {} bytes", file_bytes_ - count));
+      }
       if (on_position_) on_position_(file_bytes_);
       return count;
     }

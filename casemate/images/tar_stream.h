@@ -37,7 +37,8 @@ struct TarEntry {
 };
 
 struct TarBounds {
-  // Of the archive uncompressed, and of the sizes that its entries state.
+  // Of the archive uncompressed, and of the sizes that its entries state. A file that is read to
+  // its end may have twice as many.
   std::uint64_t max_bytes = 0;
   std::uint64_t max_entries = 0;
 };

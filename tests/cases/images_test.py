@@ -86,17 +86,20 @@ class Image:
              "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hex_of(tar) for tar in tars]}}).encode()
         self.id = "sha256:" + hex_of(self.config)
 
-    def write_layout(self, path):
+    def write_layout(self, path, hole=0, stated_hole=0):
+        """With so many bytes that take no room behind each layer, and as the manifest has it."""
         blobs = path / "blobs/sha256"
         blobs.mkdir(parents=True)
 
-        def put(kind, content):
+        def put(kind, content, hole=0, stated_hole=0):
             (blobs / hex_of(content)).write_bytes(content)
+            os.truncate(blobs / hex_of(content), len(content) + hole)
             return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": "sha256:" + hex_of(content),
-                    "size": len(content)}
+                    "size": len(content) + stated_hole}
 
+        layers = [put("layer.v1.tar+gzip", layer, hole, stated_hole) for layer in self.layers]
         manifest = json.dumps({"schemaVersion": 2, "config": put("config.v1+json", self.config),
-                               "layers": [put("layer.v1.tar+gzip", layer) for layer in self.layers]}).encode()
+                               "layers": layers}).encode()
         entry = put("manifest.v1+json", manifest)
         entry["annotations"] = {"org.opencontainers.image.ref.name": "latest"}
         (path / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
@@ -142,12 +145,12 @@ class ImageCase(Case):
 
     def on_terminal(self, argv, on_more=lambda said: None, **how):
         """With standard error on a terminal: its exit status, and what was written there, whose line ends are as
-        a program writes them. `on_more` is called with all of it as it comes."""
+        a program writes them. `on_more` is called with all of it as it comes; `on_it` is the process."""
         ours, theirs = pty.openpty()
         attributes = termios.tcgetattr(theirs)
         attributes[1] &= ~termios.OPOST
         termios.tcsetattr(theirs, termios.TCSANOW, attributes)
-        process = self.start(argv, stderr=theirs, **how)
+        process = self.on_it = self.start(argv, stderr=theirs, **how)
         os.close(theirs)
         said = b""
         try:
@@ -417,6 +420,30 @@ class TheVerb(ImageCase):
             self.assertEqual(process.returncode, status, error)
             self.assertIn(b"SandboxCancelled", error)
             self.nothing_is_left_in_the_store()
+
+    HOLE = 1 << 40
+
+    def test_a_layer_that_is_longer_than_its_manifest_says_is_not_read(self):
+        reference = Image([tar_of(lambda tar: tar_file(tar, "etc/x", b"x"))]).write_layout(self.dir / "layout", self.HOLE)
+        result = self.image("import", reference)
+        self.assertRefused(result, "SandboxImageInvalid", "its digest says", str(self.HOLE)[:3])
+        self.assertEqual(self.listed(), [])
+
+    def test_a_signal_ends_an_import_that_reads_what_stands_behind_a_layer(self):
+        reference = Image([tar_of(lambda tar: tar_file(tar, "etc/x", b"x"))]).write_layout(
+            self.dir / "layout", self.HOLE, self.HOLE)
+
+        sent = []
+
+        def end_it(said):
+            # Once: a second one would end it whatever it does.
+            if not sent and re.search(rb", [1-9][0-9.]* of ", said):
+                sent.append(self.on_it.send_signal(signal.SIGTERM))
+        status, said = self.on_terminal([str(PROGRAM), "image", "import", reference], on_more=end_it,
+                                        env={"TERM": "xterm"})
+        self.assertEqual(status, 143, said)
+        self.assertIn(b"SandboxCancelled", said)
+        self.nothing_is_left_in_the_store()
 
     @NEEDS_ROOT
     def test_a_full_disk_is_told_and_leaves_nothing(self):

@@ -158,6 +158,7 @@ std::vector<DirectoryEntry> read_directory(UniqueFd directory, std::size_t max_e
   }
   const int fd = directory.release();  // the stream's now
   std::vector<DirectoryEntry> entries;
+  std::size_t vanished = 0;
   while (entries.size() < max_entries) {
     errno = 0;
     const dirent* entry = readdir(stream.get());
@@ -174,6 +175,9 @@ std::vector<DirectoryEntry> read_directory(UniqueFd directory, std::size_t max_e
     if (found.type == DT_UNKNOWN) {  // some file systems do not say
       const auto status = entry_in(fd, found.name);
       if (!status) {
+        if (++vanished > max_entries) {
+          throw_error(EAGAIN, "read a directory");
+        }
         continue;
       }
       found.type = type_of(status->st_mode);

@@ -52,8 +52,8 @@ struct DirectoryEntry {
 };
 
 // The entries of `directory` (opened for reading; its position is used up), in the kernel's order.
-// Stops after `max_entries`. Entries that vanish meanwhile are left out. Throws
-// `std::system_error`.
+// Stops after `max_entries`. Entries that vanish meanwhile are left out; more of them than
+// `max_entries` are EAGAIN. Throws `std::system_error`.
 std::vector<DirectoryEntry> read_directory(UniqueFd directory, std::size_t max_entries);
 
 // Reads to the end of `fd`; absent when there are more than `max_bytes`, of which at most one byte

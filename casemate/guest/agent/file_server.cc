@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -44,6 +45,9 @@ WireEntry entry_of(std::string name, const struct stat& status) {
   const bool is_file = kind == WireKind::file;
   return {std::move(name), kind, is_file ? static_cast<std::uint64_t>(status.st_size) : 0};
 }
+
+// Seconds on tmpfs. A sandbox has 65,536 if it was not given more (`Resources::disk_inodes`).
+constexpr std::uint64_t kMostRemoved = 8'000'000;
 
 struct CloseDirectory {
   void operator()(DIR* stream) const { closedir(stream); }
@@ -270,7 +274,7 @@ class FileServer {
       return;
     }
     if (!recursive) fail_with(EISDIR);
-    const int error = remove_tree(at.parent.get(), at.leaf);
+    const int error = remove_tree(at.parent.get(), at.leaf, kMostRemoved);
     if (error != 0) fail_with(error);
   }
 
@@ -283,6 +287,7 @@ class FileServer {
 
     Writer piece;
     std::uint32_t count = 0;
+    std::uint32_t vanished = 0;
     while (true) {
       errno = 0;
       const dirent* found = readdir(stream.get());
@@ -291,8 +296,10 @@ class FileServer {
       if (std::strcmp(found->d_name, ".") == 0 || std::strcmp(found->d_name, "..") == 0) continue;
       struct stat status{};
       if (fstatat(fd, found->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
-        if (errno == ENOENT) continue;  // removed since
-        fail_with(errno);
+        if (errno != ENOENT) fail_with(errno);
+        // Removed since. Whoever creates and removes all the time does not hold us for ever.
+        if (++vanished > kMaxEntries) fail_with(EAGAIN);
+        continue;
       }
       if (++count > kMaxEntries) over_cap();
       append_entry(piece, entry_of(found->d_name, status));

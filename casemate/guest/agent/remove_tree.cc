@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -59,8 +60,9 @@ Directory read_from_start(int directory) {
 }
 
 // Unlinks every entry that is no directory or an empty one. Returns 0 when nothing is left,
-// ENOTEMPTY with `child` set to a directory to descend into, or the errno that stopped it.
-int empty_flat_part(int directory, std::string& child) {
+// ENOTEMPTY with `child` set to a directory to descend into, or the errno that stopped it: EAGAIN
+// once there is an entry and `left` is 0.
+int empty_flat_part(int directory, std::string& child, std::uint64_t& left) {
   const Directory stream = read_from_start(directory);
   if (!stream) return errno;
   while (true) {
@@ -68,6 +70,8 @@ int empty_flat_part(int directory, std::string& child) {
     const dirent* entry = readdir(stream.get());
     if (entry == nullptr) return errno;
     if (is_dots(entry->d_name)) continue;
+    if (left == 0) return EAGAIN;
+    --left;
     if (entry->d_type != DT_DIR) {
       if (unlinkat(directory, entry->d_name, 0) == 0 || errno == ENOENT) continue;
       // EISDIR (Linux) or EPERM (POSIX): it became a directory, or the type was not told.
@@ -91,7 +95,7 @@ struct Outcome {
   int error = 0;
 };
 
-Outcome one_pass(int top, const std::string& name) {
+Outcome one_pass(int top, const std::string& name, std::uint64_t& left) {
   if (unlinkat(top, name.c_str(), 0) == 0 || errno == ENOENT) return {Pass::done};
   const int refused = errno;
   if (refused != EISDIR && refused != EPERM) return {Pass::failed, refused};
@@ -117,7 +121,7 @@ Outcome one_pass(int top, const std::string& name) {
 
     // Empty it; climb while that succeeds.
     while (true) {
-      const int error = empty_flat_part(current.get(), child);
+      const int error = empty_flat_part(current.get(), child, left);
       if (error == ENOTEMPTY) break;
       if (error != 0) return {Pass::failed, error};
       const Level level = std::move(above.back());
@@ -139,9 +143,10 @@ Outcome one_pass(int top, const std::string& name) {
 
 }  // namespace
 
-int remove_tree(int directory, const std::string& name) noexcept try {
+int remove_tree(int directory, const std::string& name, std::uint64_t most) noexcept try {
+  std::uint64_t left = most;
   for (int restart = 0; restart <= kMaxRestarts; ++restart) {
-    const Outcome outcome = one_pass(directory, name);
+    const Outcome outcome = one_pass(directory, name, left);
     if (outcome.pass == Pass::done) return 0;
     if (outcome.pass == Pass::failed) return outcome.error;
   }

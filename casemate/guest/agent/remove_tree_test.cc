@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stop_token>
 #include <string>
 #include <system_error>
@@ -96,6 +97,22 @@ TEST_F(RemoveTree, WidthIsNoObstacle) {
     file("tree/" + std::to_string(i) + "/x");
   }
   EXPECT_EQ(remove_tree(fd_.get(), "tree"), 0);
+  EXPECT_FALSE(exists("tree"));
+}
+
+// Whoever goes on creating entries while it works cannot hold it for ever.
+TEST_F(RemoveTree, MeetsNoMoreEntriesThanMayBeAndGoesOnTheNextTime) {
+  std::filesystem::create_directories(root_ / "tree");
+  for (int i = 0; i < 50; ++i) file("tree/" + std::to_string(i));
+  EXPECT_EQ(remove_tree(fd_.get(), "tree", 49), EAGAIN);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root_ / "tree"), {}), 1);
+  EXPECT_EQ(remove_tree(fd_.get(), "tree", 1), 0);
+  EXPECT_FALSE(exists("tree"));
+
+  std::filesystem::create_directories(root_ / "tree/a/b/c");
+  EXPECT_EQ(remove_tree(fd_.get(), "tree", 2), EAGAIN);
+  EXPECT_TRUE(exists("tree/a/b/c"));
+  EXPECT_EQ(remove_tree(fd_.get(), "tree", 3), 0);
   EXPECT_FALSE(exists("tree"));
 }
 

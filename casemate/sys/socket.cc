@@ -85,6 +85,10 @@ UniqueFd accept_connection(int socket) {
   }
 }
 
+bool is_shortage(int error) noexcept {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 UniqueFd connect_to_address(const std::string& text) {
   const Address address = address_of(text);
   UniqueFd made(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

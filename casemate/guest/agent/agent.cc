@@ -29,6 +29,7 @@
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent/leases.h"
 #include "casemate/guest/agent/linux_place.h"
+#include "casemate/guest/agent/patient_listener.h"
 #include "casemate/guest/agent/program_group.h"
 #include "casemate/guest/agent/rootfs.h"
 #include "casemate/guest/agent/serve_call.h"
@@ -213,6 +214,7 @@ class Agent {
       : plan_(std::move(plan)),
         children_(watch_children()),
         quota_(sys::open_at(AT_FDCWD, kQuotaDirectory, O_PATH | O_DIRECTORY)),
+        listener_(plan_.agent_socket.get()),
         leases_(std::move(plan_.lease_socket), std::move(plan_.first_lease), plan_.keep_idle_ms) {}
 
   void listen_on_sockets() {
@@ -226,7 +228,7 @@ class Agent {
     while (!leases_.over()) {
       std::array<pollfd, 4> entries{{
           {.fd = children_.get(), .events = POLLIN, .revents = 0},
-          {.fd = plan_.agent_socket.get(), .events = POLLIN, .revents = 0},
+          {.fd = listener_.fd(), .events = POLLIN, .revents = 0},
           {.fd = leases_.fd(), .events = POLLIN, .revents = 0},
           {.fd = plan_.keeper.get(), .events = POLLIN, .revents = 0},
       }};
@@ -251,7 +253,7 @@ class Agent {
   }
 
   void accept_call() {
-    UniqueFd connection(accept4(plan_.agent_socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    UniqueFd connection = listener_.accept(sys::Blocking::yes);
     if (!connection) return;
     try {
       if (sys::clone_process(CLONE_NEWNS | CLONE_NEWIPC) == 0) become_call(std::move(connection));
@@ -287,6 +289,7 @@ class Agent {
   AgentPlan plan_;
   UniqueFd children_;
   UniqueFd quota_;
+  PatientListener listener_;
   Leases leases_;
 };
 

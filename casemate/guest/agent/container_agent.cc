@@ -21,6 +21,7 @@
 #include "casemate/guest/agent/enclosed_mounts.h"
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/guest/agent/leases.h"
+#include "casemate/guest/agent/patient_listener.h"
 #include "casemate/sys/error.h"
 #include "casemate/sys/file.h"
 #include "casemate/sys/poll.h"
@@ -61,6 +62,7 @@ class ContainerAgent {
  public:
   ContainerAgent(const ContainerPlan& plan, UniqueFd first_lease)
       : socket_(bind_in_shared(kAgentSocketName)),
+        listener_(socket_.get()),
         leases_(bind_in_shared(kLeaseSocketName), std::move(first_lease), plan.keep_idle_ms),
         calls_(place_of(plan)) {
     sys::start_listening(socket_.get());
@@ -78,7 +80,7 @@ class ContainerAgent {
     while (!leases_.over()) {
       std::array<pollfd, 3> entries{{
           {.fd = calls_.fd(), .events = POLLIN, .revents = 0},
-          {.fd = socket_.get(), .events = POLLIN, .revents = 0},
+          {.fd = listener_.fd(), .events = POLLIN, .revents = 0},
           {.fd = leases_.fd(), .events = POLLIN, .revents = 0},
       }};
       const int ready = sys::poll_until(entries, first_ ? first_until_ : std::nullopt);
@@ -92,11 +94,12 @@ class ContainerAgent {
 
  private:
   void accept_call() {
-    UniqueFd connection(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    UniqueFd connection = listener_.accept(sys::Blocking::yes);
     if (connection) calls_.start(std::move(connection));
   }
 
   UniqueFd socket_;
+  PatientListener listener_;
   Leases leases_;
   // The other end of the lease that is there for want of a host's.
   UniqueFd first_;

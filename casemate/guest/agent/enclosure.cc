@@ -281,7 +281,7 @@ class EnclosureBridge final : public HostBridge {
   void handle(Subject subject) {
     switch (subject) {
       case Subject::agent_socket: {
-        UniqueFd connection = listener_->accept();
+        UniqueFd connection = listener_->accept(sys::Blocking::no);
         if (connection) add_control(std::move(connection));
         break;
       }

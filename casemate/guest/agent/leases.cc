@@ -85,7 +85,7 @@ void Leases::handle() {
 }
 
 void Leases::accept_one() {
-  UniqueFd connection = listener_->accept();
+  UniqueFd connection = listener_->accept(sys::Blocking::no);
   if (!connection || leases_.size() >= kMaxLeases) return;
   take({.connection = std::move(connection), .keep_idle_ms = kNoWish});
 }

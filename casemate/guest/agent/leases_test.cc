@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include "casemate/guest/agent/keeper_messages.h"
 #include "casemate/sys/poll.h"
 #include "casemate/sys/socket.h"
+#include "tests/support/no_descriptor_left.h"
 #include "tests/support/scratch.h"
 
 namespace casemate::guest {
@@ -25,24 +25,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using sys::UniqueFd;
-
-// While it lives this process gets no new descriptor.
-class NoDescriptorLeft {
- public:
-  NoDescriptorLeft() {
-    getrlimit(RLIMIT_NOFILE, &before_);
-    rlimit none = before_;
-    // Every lower number is taken.
-    none.rlim_cur = static_cast<rlim_t>(UniqueFd(dup(0)).get());
-    setrlimit(RLIMIT_NOFILE, &none);
-  }
-  NoDescriptorLeft(const NoDescriptorLeft&) = delete;
-  NoDescriptorLeft& operator=(const NoDescriptorLeft&) = delete;
-  ~NoDescriptorLeft() { setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_{};
-};
 
 bool is_readable(int descriptor) {
   pollfd entry{descriptor, POLLIN, 0};

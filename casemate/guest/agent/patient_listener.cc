@@ -6,16 +6,21 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "casemate/sys/error.h"
 
 namespace casemate::guest {
 namespace {
 
+using sys::UniqueFd;
+
 constexpr long kMomentNs = 50'000'000;
 
-bool is_shortage(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+UniqueFd make_set() {
+  UniqueFd events(epoll_create1(EPOLL_CLOEXEC));
+  if (!events) sys::throw_errno("making an epoll set");
+  return events;
 }
 
 }  // namespace
@@ -30,16 +35,24 @@ PatientListener::PatientListener(int socket, int events, std::uint64_t data)
   report(socket_, EPOLLIN, EPOLL_CTL_ADD);
 }
 
-sys::UniqueFd PatientListener::accept() {
+PatientListener::PatientListener(int socket) : PatientListener(socket, make_set()) {}
+
+PatientListener::PatientListener(int socket, UniqueFd events)
+    : PatientListener(socket, events.get(), 0) {
+  own_events_ = std::move(events);
+}
+
+UniqueFd PatientListener::accept(sys::Blocking connection) {
   if (paused_) {
     std::uint64_t times = 0;
     if (read(timer_.get(), &times, sizeof times) != sizeof times) return {};
     paused_ = false;
     report(socket_, EPOLLIN, EPOLL_CTL_MOD);
   }
-  sys::UniqueFd connection(accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!connection && is_shortage(errno)) pause();
-  return connection;
+  const int mode = connection == sys::Blocking::no ? SOCK_NONBLOCK : 0;
+  UniqueFd accepted(accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC | mode));
+  if (!accepted && sys::is_shortage(errno)) pause();
+  return accepted;
 }
 
 void PatientListener::report(int descriptor, std::uint32_t what, int act) const {

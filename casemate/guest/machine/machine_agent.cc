@@ -20,6 +20,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -27,6 +28,7 @@
 
 #include "casemate/guest/agent/agent.h"
 #include "casemate/guest/agent/leases.h"
+#include "casemate/guest/agent/patient_listener.h"
 #include "casemate/guest/machine/machine_messages.h"
 #include "casemate/guest/machine/machine_plan.h"
 #include "casemate/guest/machine/running_machine.h"
@@ -42,6 +44,8 @@ namespace {
 
 using sys::UniqueFd;
 
+// So that who connects again and again keeps nobody else waiting.
+constexpr int kTurnedAwayAtOnce = 64;
 constexpr std::size_t kMaxPlanBytes = 64 * 1024;
 
 // What an event beside the stream's is about.
@@ -92,7 +96,8 @@ class MachineBridge final : public HostBridge {
     lateness_.reset();
     take_spare();
     ready_();
-    await(agent_socket_, Subject::agent_socket);
+    listener_.emplace(agent_socket_, events_.get(),
+                      static_cast<std::uint64_t>(Subject::agent_socket));
     await(leases_.fd(), Subject::leases);
   }
 
@@ -108,13 +113,14 @@ class MachineBridge final : public HostBridge {
   }
 
   void accept_connection() {
-    UniqueFd connection(accept4(agent_socket_, nullptr, nullptr, SOCK_CLOEXEC));
+    UniqueFd connection = listener_->accept(sys::Blocking::yes);
     if (connection) return add_control(std::move(connection));
-    if (errno != EMFILE && errno != ENFILE) return;
-    // Turned away, as one too many is: it would be told of for ever.
+    if (!listener_->is_paused()) return;
+    // Turned away, as one too many is; where not even that can be had they wait.
     spare_.reset();
-    connection = UniqueFd(accept4(agent_socket_, nullptr, nullptr, SOCK_CLOEXEC));
-    connection.reset();
+    for (int i = 0; i < kTurnedAwayAtOnce; ++i) {
+      if (!UniqueFd(accept4(agent_socket_, nullptr, nullptr, SOCK_CLOEXEC))) break;
+    }
     take_spare();
   }
   void take_spare() { spare_ = UniqueFd(fcntl(events_.get(), F_DUPFD_CLOEXEC, 0)); }
@@ -148,6 +154,7 @@ class MachineBridge final : public HostBridge {
   std::function<void()> ready_;
   UniqueFd events_;
   UniqueFd lateness_;
+  std::optional<PatientListener> listener_;
   // For a moment without another descriptor.
   UniqueFd spare_;
   bool over_ = false;

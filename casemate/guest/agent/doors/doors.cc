@@ -13,10 +13,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <variant>
 
 #include "casemate/sys/error.h"
+#include "casemate/sys/socket.h"
 
 namespace casemate::guest {
 namespace {
@@ -31,6 +33,8 @@ constexpr int kAcceptsAtOnce = 32;
 constexpr int kDatagramsAtOnce = 64;
 // For a resolver's client over TCP to go on.
 constexpr auto kStreamPatience = std::chrono::seconds(10);
+// After which a connection that nothing was left for is tried again.
+constexpr auto kShortageMoment = std::chrono::milliseconds(50);
 // Of the keys: which of a tenant's two descriptors it is.
 constexpr std::uint64_t kSides = 2;
 
@@ -252,9 +256,11 @@ void Doors::run(int stop) {
   std::array<epoll_event, kEventsAtOnce> events;
   while (true) {
     int patience = -1;
-    if (!times_.empty()) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(times_.begin()->first -
-                                                                     SteadyTime::clock::now());
+    std::optional<SteadyTime> next = resume_at_;
+    if (!times_.empty()) next = std::min(next.value_or(SteadyTime::max()), times_.begin()->first);
+    if (next) {
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(*next - SteadyTime::clock::now());
       patience = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
     }
     const int count =
@@ -291,11 +297,12 @@ void Doors::handle(std::uint64_t key, std::uint32_t events) {
 
 void Doors::take_clients(const Listener& listener) {
   for (int i = 0; i < kAcceptsAtOnce; ++i) {
-    if (tenants_.size() >= kMaxClients) return pause_listeners();
+    // Until one has gone.
+    if (tenants_.size() >= kMaxClients) return pause_listeners(std::nullopt);
     UniqueFd socket(accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      // No descriptor is left: what waits is reported until there is one again.
-      if (errno == EMFILE || errno == ENFILE) pause_listeners();
+      // What waits is reported until there is what it needs, which others may have taken.
+      if (sys::is_shortage(errno)) pause_listeners(SteadyTime::clock::now() + kShortageMoment);
       return;
     }
     const int yes = 1;
@@ -364,6 +371,7 @@ void Doors::watch(std::uint64_t key, int& watched, std::uint32_t& registered,
 
 void Doors::times_came() {
   const SteadyTime now = SteadyTime::clock::now();
+  if (resume_at_ && *resume_at_ <= now) resume_listeners();
   while (!times_.empty() && times_.begin()->first <= now) {
     const std::uint64_t id = times_.begin()->second;
     Tenant& tenant = tenants_.at(id);
@@ -375,9 +383,10 @@ void Doors::times_came() {
   }
 }
 
-void Doors::pause_listeners() {
-  if (paused_ || tenants_.empty()) return;
+void Doors::pause_listeners(std::optional<SteadyTime> until) {
+  if (paused_) return;
   paused_ = true;
+  resume_at_ = until;
   for (const auto& [id, listener] : listeners_) {
     epoll_event event{.events = 0, .data = {.u64 = id * kSides}};
     epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener.socket.get(), &event);
@@ -387,6 +396,7 @@ void Doors::pause_listeners() {
 void Doors::resume_listeners() {
   if (!paused_) return;
   paused_ = false;
+  resume_at_.reset();
   for (const auto& [id, listener] : listeners_) {
     epoll_event event{.events = EPOLLIN, .data = {.u64 = id * kSides}};
     epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener.socket.get(), &event);

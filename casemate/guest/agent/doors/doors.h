@@ -79,7 +79,7 @@ class Doors {
   void take_clients(const Listener& listener);
   void answer_datagrams(int socket);
   bool serve_stream(DnsStream& stream);
-  void pause_listeners();
+  void pause_listeners(std::optional<sys::SteadyTime> until);
   void resume_listeners();
   void handle(std::uint64_t id, std::uint32_t events);
   void after(std::uint64_t id, Tenant& tenant, bool alive);
@@ -99,6 +99,8 @@ class Doors {
   std::uint16_t proxy_port_ = 0;
   std::size_t max_listeners_ = kMaxListeners;
   bool paused_ = false;
+  // Otherwise once a client has gone.
+  std::optional<sys::SteadyTime> resume_at_;
   // Of names that have an address: the ports at which nobody could listen yet.
   std::map<std::string, std::set<std::uint16_t>> closed_ports_;
   // Names that the host was told of, so that it is told once.

@@ -21,6 +21,8 @@
 
 #include "casemate/guest/agent/doors/doors_fixture_test.h"
 #include "casemate/sys/socket.h"
+#include "tests/support/no_descriptor_left.h"
+#include "tests/support/processor_time.h"
 
 namespace casemate::guest {
 namespace {
@@ -183,6 +185,22 @@ TEST_F(DoorsTest, NameWhosePortsAProgramHasIsAskedForAgainAndLeavesNothingOpen) 
   EXPECT_EQ(open_descriptors(), before);
   second.reset();
   EXPECT_THAT(resolve("two.test"), StartsWith("127.64."));
+}
+
+TEST_F(DoorsTest, ClientThatNoDescriptorIsLeftForIsTakenLaterAndNobodySpinsUntilThen) {
+  const sys::UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address = address_of("127.0.0.1", doors_->proxy_port());
+  {
+    const NoDescriptorLeft short_of_them;
+    ASSERT_EQ(connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+              0);
+    const auto before = processor_time_of_thread(thread_.native_handle());
+    let_pass(kSpinWatch);
+    EXPECT_LT(processor_time_of_thread(thread_.native_handle()) - before, kNoSpin);
+  }
+  send_all(socket.get(), "nonsense\r\n\r\n");
+  shutdown(socket.get(), SHUT_WR);
+  EXPECT_THAT(receive_all(socket.get()), StartsWith("HTTP/1.1 400"));
 }
 
 TEST_F(DoorsTest, TunnelCarriesMuchBothWaysAtOnce) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <stdexcept>
 #include <utility>
 
 #include "casemate/local/interpreter_mark.h"
@@ -131,7 +132,9 @@ void WarmStock::work(const std::stop_token& stop) {
     bool failed = false;
     try {
       makers_.prepare(stop);
-      while (!stop.stop_requested() && (make_program() || make_sandbox(stop))) {
+      std::size_t made = 0;
+      while (!stop.stop_requested() && (make_program() || make_sandbox(stop)) &&
+             may_go_on(++made)) {
       }
     } catch (const std::exception& failure) {
       write_log(log_, LogLevel::warning, fmt::format("warm pool: {}", failure.what()));
@@ -142,6 +145,20 @@ void WarmStock::work(const std::stop_token& stop) {
     resting_ = !wish_;
     if (resting_) rested_.notify_all();
   }
+}
+
+// After so many in one turn. Where one is the end of another (the memory of a sandbox that holds
+// not as many as are wished) making them would go on for ever. False: somebody wished meanwhile, so
+// that there is another turn; if nobody did, throws what to log.
+bool WarmStock::may_go_on(std::size_t made) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t places = pool_.sandboxes + pool_.programs * (pool_.sandboxes + tended_.size());
+  if (made <= 2 * places) return true;
+  if (wish_) return false;
+  throw std::runtime_error(
+      fmt::format("{} were made for {} places and did not stay: more programs than the sandbox's "
+                  "memory holds, or an interpreter that ends by itself",
+                  made, places));
 }
 
 // Each returns whether it made one.

@@ -30,8 +30,8 @@ class WarmStock {
     std::string digest;
     std::shared_ptr<HeldSandbox> sandbox;
   };
-  // Called on the thread. What they throw is logged, and tried again at the next wish; a stop ends
-  // what takes long.
+  // Called on the thread. What they throw is logged, and tried again at the next wish, and so is
+  // that what they make does not stay; a stop ends what takes long.
   struct Makers {
     // Finds out what the pool's sandboxes are made of; first, at each wish.
     std::function<void(const std::stop_token&)> prepare;
@@ -73,6 +73,7 @@ class WarmStock {
   void work(const std::stop_token& stop);
   bool make_sandbox(const std::stop_token& stop);
   bool make_program();
+  bool may_go_on(std::size_t made);
   Calls drop_spoilt();
 
   const WarmPool pool_;

@@ -25,6 +25,10 @@ namespace {
 
 // Whoever holds a key's lock makes or ends a sandbox. One that takes so long is stopped.
 constexpr std::chrono::seconds kLockPatience{30};
+// Of the sweeps of one process, which go with each acquire of what it does not hold and each
+// disposal, one of so many looks at the live ones too: so seldom that it costs little beside the
+// rest, so often that not much is left meanwhile.
+constexpr unsigned kSweepsToOneOfAll = 256;
 
 }  // namespace
 
@@ -170,10 +174,11 @@ void LocalSandboxes::sweep(bool everything) noexcept {
     }
   });
   attempt([&] { sweep_new(); });
-  // Looking at each live one costs a connection; an acquire does so once a process.
+  // Looking at each live one costs a connection. The first does, for what other processes left, and
+  // later ones for what ended with somebody in its control groups: its keeper is done with it.
   {
     const std::lock_guard lock(mutex_);
-    everything |= !std::exchange(swept_, true);
+    everything |= sweeps_++ % kSweepsToOneOfAll == 0;
   }
   if (!everything) return;
   attempt([&] { sweep_sandboxes(); });

@@ -141,7 +141,7 @@ class LocalSandboxes : public std::enable_shared_from_this<LocalSandboxes> {
   TakenSnapshots taken_;
   std::mutex mutex_;
   std::shared_ptr<const StateDirectory> state_;
-  bool swept_ = false;
+  unsigned sweeps_ = 0;
   std::mutex pool_mutex_;
   // Empty until the pool's thread has brought its image here.
   std::string pool_fingerprint_;

@@ -56,6 +56,31 @@ TEST_F(LinuxLifecycle, WhatAnotherProcessDisposedIsNoLongerHeld) {
   EXPECT_LE(open_descriptors(), before + 1) << "the keeper's socket";
 }
 
+// Its keeper can remove what is left only once, and nobody may ever ask for its key again.
+TEST_F(LinuxLifecycle, WhatAnEndedOneCouldNotLeaveIsFoundByAHostThatLivesOn) {
+  NEEDS_CONTROL_GROUPS();
+  const std::string id = acquire(key(), spec())->info().id;
+  const pid_t agent = agent_of(sandbox_directories().at(0));
+  const std::vector<std::string> groups = control_groups_of(id);
+  ASSERT_FALSE(groups.empty());
+  const OtherProcess stranger([](int channel) { OtherProcess::hear(channel); });
+  // In one of its own, for with version 2 nobody may be in a group that has others below it.
+  ASSERT_TRUE(fs::create_directory(groups[0] + "/stranger"));
+  std::ofstream(groups[0] + "/stranger/cgroup.procs") << stranger.pid() << std::flush;
+  ASSERT_EQ(kill(agent, SIGKILL), 0);
+  ASSERT_TRUE(wait_until_gone(agent));
+  // Made by the same keeper, which has seen to the first by then.
+  acquire(key("other"), spec());
+  ASSERT_EQ(control_groups_of(id), std::vector<std::string>{groups[0]});
+  stranger.say("go");
+  ASSERT_TRUE(wait_until_gone(stranger.pid()));
+  for (int i = 0; i < 1000 && !control_groups_of(id).empty(); ++i) {
+    EXPECT_EQ(backend().dispose_scope("scope", "nobody"), 0);
+  }
+  EXPECT_EQ(control_groups_of(id), std::vector<std::string>{});
+  EXPECT_EQ(sandbox_directories().size(), 1U);
+}
+
 TEST_F(LinuxLifecycle, WhatCannotBeEndedKeepsNobodyFromRemovingTheRest) {
   acquire(key(), spec());
   for (const char* folder : {"trash", "new"}) {

@@ -52,6 +52,7 @@ class OtherProcess {
   }
   std::string hear() const { return hear(channel_.get()); }
   void say(const std::string& text) const { say(channel_.get(), text); }
+  pid_t pid() const { return pid_; }
   void end() {
     kill(pid_, SIGKILL);
     waitpid(std::exchange(pid_, -1), nullptr, 0);

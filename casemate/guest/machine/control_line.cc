@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::size_t kMaxLine = 64 * 1024;
 constexpr std::chrono::seconds kPatience{60};
+// Before the answer to a command: of all the time since the last one.
+constexpr int kMostEvents = 10'000;
 // Between two questions whether something has come about, for which there is no event that could be
 // waited for without reading more of what it says.
 constexpr std::chrono::milliseconds kPause{1};
@@ -73,16 +75,17 @@ std::string ControlLine::command(std::string_view text, int descriptor) {
   if (sys::send_message(socket_.get(), line, descriptors, sys::Blocking::no) != line.size()) {
     sys::throw_error(EPIPE, "telling the hypervisor");
   }
-  while (true) {
+  // What it says besides are events; it may be the guest's by now, and say them without end.
+  for (int events = 0; events < kMostEvents; ++events) {
     std::string answer = read_line();
     if (answer.starts_with("{\"return\"")) return answer;
     if (answer.starts_with("{\"error\"")) {
       sys::throw_error(EREMOTEIO,
                        line.substr(0, line.size() - 1) + ": " + answer.substr(0, kShown));
     }
-    // What else it says are events.
-    if (!answer.starts_with("{\"timestamp\"")) sys::throw_error(EPROTO, "hearing the hypervisor");
+    if (!answer.starts_with("{\"timestamp\"")) break;
   }
+  sys::throw_error(EPROTO, "hearing the hypervisor");
 }
 
 std::string ControlLine::read_line() {

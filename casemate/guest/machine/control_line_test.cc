@@ -116,6 +116,10 @@ TEST(ControlLine, WhatIsNoAnswerIsRefusedAndBounded) {
     Hypervisor hypervisor({words});
     EXPECT_EQ(error_of([&] { ControlLine line(hypervisor.line()); }), EPROTO);
   }
+  std::string events;
+  for (int i = 0; i < 20'000; ++i) events += "{\"timestamp\": {}, \"event\": \"RESET\"}\n";
+  Hypervisor endless({std::string(kGreeting), events});
+  EXPECT_EQ(error_of([&] { ControlLine line(endless.line()); }), EPROTO);
   Hypervisor hypervisor({std::string(kGreeting), "[1]\n"});
   EXPECT_EQ(error_of([&] { ControlLine line(hypervisor.line()); }), EPROTO);
 }

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "casemate/core/hints.h"
 #include "casemate/sys/deadline.h"
 #include "casemate/sys/socket.h"
 
@@ -36,7 +37,7 @@ std::string no_resources_hint(int error) {
       return "as many processes run as its user may have (ulimit -u of the process that made it): "
              "raise that, or let others end";
     case EMFILE:
-      return "dispose conversations that are over, or raise the limit on open files (ulimit -n)";
+      return kDescriptorsHint;
     default:
       return "";
   }

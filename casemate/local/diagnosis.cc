@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "casemate/guest/connection.h"
+#include "casemate/core/hints.h"
 #include "casemate/sys/file.h"
 
 namespace casemate::local {
@@ -314,8 +314,7 @@ Remedy remedy_for(std::string_view failure, int error, const HostFacts& facts) {
 std::string provider_hint(const std::system_error& error) {
   switch (error.code().value()) {
     case EMFILE:
-      // Each sandbox costs this process, and its keeper, a few descriptors.
-      return guest::no_resources_hint(EMFILE);
+      return kDescriptorsHint;
     case ENOSPC:
     case EDQUOT:
       return "make room where the state directory is, or choose another "

@@ -151,8 +151,8 @@ TEST(DockerBackend, WhatIsLeftIsSweptWithinTheCallersBounds) {
   SandboxSpec spec;
   spec.kind = "test";
   EXPECT_THROW(backend.acquire({"scope", "thread", "agent"}, spec, control), SandboxTimeout);
-  // Those 5 s are not waited for.
-  EXPECT_LT(std::chrono::steady_clock::now(), *control.deadline + std::chrono::seconds(4));
+  // In the 5 s that are otherwise waited it would be asked some 30 times.
+  EXPECT_LT(1'000'000 - engine.stumbles, 15);
   engine.stumbles = 0;
 }
 

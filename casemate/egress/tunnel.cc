@@ -34,11 +34,6 @@ std::string text_of_error(int error_number) {
   return std::generic_category().message(error_number);
 }
 
-bool is_out_of_descriptors(int error_number) {
-  return error_number == EMFILE || error_number == ENFILE || error_number == ENOBUFS ||
-         error_number == ENOMEM;
-}
-
 std::string_view text_of(EgressDoor door) {
   switch (door) {
     case EgressDoor::unnamed:
@@ -263,7 +258,7 @@ void Tunnel::dial_next() {
     return;
   }
   origin_ = {};
-  if (is_out_of_descriptors(dial_error_)) {
+  if (sys::is_shortage(dial_error_)) {
     return refuse(EgressCode::too_many, "The host can take no more connections for now.",
                   EgressDecision::allowed, "not dialled: " + text_of_error(dial_error_));
   }

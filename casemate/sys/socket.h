@@ -42,8 +42,8 @@ void start_listening(int socket);
 // The next connection of a non-blocking listening socket, close-on-exec and non-blocking; empty
 // when there is none. Throws `std::system_error`.
 UniqueFd accept_connection(int socket);
-// Whether `accept4` failed with that for want of what others may give back: the connection goes on
-// waiting, and the socket is readable all the time.
+// Whether a call failed with that for want of what others may give back. After `accept4` the
+// connection goes on waiting, and the socket is readable all the time.
 bool is_shortage(int error) noexcept;
 // A blocking connection to a path, or to a name that begins with a NUL. Throws `std::system_error`.
 UniqueFd connect_to_address(const std::string& address);
